@@ -21,4 +21,9 @@ from meshcast.explore.search import Found as Found
 from meshcast.explore.search import Tally as Tally
 from meshcast.explore.space import Space as Space
 from meshcast.explore.space import SpaceAxis as SpaceAxis
+from meshcast.explore.space_file import SpaceFile as SpaceFile
+from meshcast.explore.space_file import read_space as read_space
+from meshcast.explore.store import RunStore as RunStore
+from meshcast.explore.store import merged as merged
+from meshcast.explore.store import read_points as read_points
 from meshcast.explore.tables import print_exploration as print_exploration

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from meshcast.base import InfeasibleError, UsageError, nearest
 from meshcast.explore.engines import Engine, engine_named
 from meshcast.explore.evaluating import cluster_of, options_of
 from meshcast.explore.exploration import Accounts, Exploration
+from meshcast.explore.keeping import Keeper
 from meshcast.explore.measures import Constraints, Known, objective_named
 from meshcast.explore.money import Price
+from meshcast.explore.sampling import TRIALS, Sampled
 from meshcast.explore.search import BestFirst, Found
+from meshcast.explore.sensitivity import looked_at_again, sensitivities
 from meshcast.explore.space import Combination, Space, SpaceAxis
+from meshcast.explore.store import RunStore
+from meshcast.explore.sweep import Sweep
 from meshcast.zoo import Plan
 
 TOP = 5
@@ -23,13 +29,19 @@ def explore(
     *,
     objectives: Sequence[str] = ("time",),
     constraints: Constraints | None = None,
+    search: str | None = None,
+    trials: int = TRIALS,
     top: int = TOP,
     per: Sequence[str] = (),
     tokens: float | None = None,
     price: str | float | None = None,
     kg_per_kwh: float | None = None,
+    then: Mapping[str, Any] | None = None,
+    sensitivity: bool = False,
     engine: Engine | str = "processes",
     workers: int | None = None,
+    address: str | None = None,
+    store: RunStore | None = None,
 ) -> Exploration:
     """The best points of a space.
 
@@ -37,13 +49,20 @@ def explore(
         space: What is searched over.
         objectives: What is wanted: `time`, `throughput`, `energy`, `cost`, `memory`, `devices`. The first decides what is best.
         constraints: What a point must keep to.
+        search: `best` (those that can be among the best, by bounds; of spaces with plans), `exhaustive` (all), `tpe` or `nsga2`
+            (samples of large spaces by Optuna). None: the first of them that the space has.
+        trials: Points that a sampler may ask for.
         top: How many points are wanted; with `per`, of each group.
         per: Names of axes: the best points are wanted for each of their values.
         tokens: Tokens of a whole run, for days and money.
         price: Dollars of a device and hour, or `list` for the catalogue's.
         kg_per_kwh: Carbon dioxide of electricity; None: the world's on average.
+        then: Options of a second look at the best points, such as a finer fidelity.
+        sensitivity: Whether numbers of the best point's hardware are tried, each a tenth better.
         engine: Who predicts, or its name.
         workers: Processes of a named engine.
+        address: Of a Ray cluster.
+        store: Where points are kept as they are finished, and taken from.
 
     Raises:
         UsageError: Something is not known, or does not go together.
@@ -53,34 +72,57 @@ def explore(
             raise UsageError(f"{name!r} is no axis", where="per", fix=nearest(name, known))
     accounts = Accounts(tokens=tokens, kg_per_kwh=kg_per_kwh)
     chosen = tuple(objective_named(name) for name in objectives)
-    running = engine_named(engine, workers=workers) if isinstance(engine, str) else engine
-    found: list[Found] = []
-    search = BestFirst(
-        space=space,
-        engine=running,
-        objectives=chosen,
-        constraints=constraints or Constraints(),
-        known_of=lambda combination: known_of(combination, price, accounts),
-        top=top,
-        per=tuple(per),
-    )
-    interrupted = False
+    running = engine_named(engine, workers=workers, address=address) if isinstance(engine, str) else engine
+    keeper = Keeper(chosen, top=top, per=per)
+    earlier = store.kept() if store is not None else {}
+
+    def record(found: Found) -> None:
+        if store is not None and found.point.number not in earlier:
+            store.keep(found.point, found.outcome)
+        keeper.take(found)
+
+    common: dict[str, Any] = {
+        "space": space,
+        "engine": running,
+        "constraints": constraints or Constraints(),
+        "known_of": lambda combination: known_of(combination, price, accounts),
+        "earlier": earlier,
+    }
+    kind = search or ("best" if space.plans is not None else "exhaustive")
+    if kind == "best" and space.plans is None:
+        raise UsageError("bounds are of plans, and none are searched over", where="search", fix="exhaustive")
+    if kind == "best":
+        chooser: BestFirst | Sweep | Sampled = BestFirst(objectives=chosen, top=top, per=tuple(per), **common)
+    elif kind == "exhaustive":
+        chooser = Sweep(**common)
+    else:
+        chooser = Sampled(objectives=chosen, sampler=kind, trials=trials, **common)
+    result = Exploration(found=(), tally=chooser.tally, objectives=chosen, top=top, per=tuple(per), accounts=accounts)
     try:
-        search.run(found.append)
-    except KeyboardInterrupt:
-        interrupted = True
+        try:
+            chooser.run(record)
+        except KeyboardInterrupt:
+            return replace(result, found=_in_order(keeper.found), interrupted=True)
+        left_out = tuple(chooser.left_out) if isinstance(chooser, BestFirst) else ()
+        result = replace(result, found=_in_order(keeper.found), left_out=left_out)
+        return _with_more(result, dict(then or {}), running, sensitivity=sensitivity)
     finally:
         if isinstance(engine, str):
             running.close()
-    return Exploration(
-        found=tuple(sorted(found, key=lambda each: each.point.number)),
-        tally=search.tally,
-        objectives=chosen,
-        top=top,
-        accounts=accounts,
-        left_out=tuple(search.left_out),
-        interrupted=interrupted,
-    )
+
+
+def _in_order(found: Sequence[Found]) -> tuple[Found, ...]:
+    return tuple(sorted(found, key=lambda each: each.point.number))
+
+
+def _with_more(result: Exploration, then: dict[str, Any], engine: Engine, *, sensitivity: bool) -> Exploration:
+    """A result with a second look at its best points, and with what would help the first of them."""
+    best = result.best
+    if then and best:
+        result = replace(result, again=tuple(looked_at_again(best, then, engine)), then=then)
+    if sensitivity and best:
+        result = replace(result, sensitivity=tuple(sensitivities(best[0], engine)))
+    return result
 
 
 def known_of(combination: Combination, price: str | float | None, accounts: Accounts) -> Known:
@@ -89,9 +131,10 @@ def known_of(combination: Combination, price: str | float | None, accounts: Acco
     said = accounts.prices.get(device.name) or Price.of(price, device)
     if said is not None:
         accounts.prices[device.name] = said
+    devices, units = combination.counted()
     return Known(
-        devices=combination.devices,
-        units=combination.shape.units(combination.batch),
+        devices=devices,
+        units=units,
         capacity_bytes=device.memory_bytes,
         price=said.usd_per_hour if said is not None else None,
     )

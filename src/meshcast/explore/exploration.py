@@ -9,7 +9,9 @@ from typing import Any
 from meshcast.explore.bounds import PlanBound
 from meshcast.explore.measures import Objective
 from meshcast.explore.money import Price, whole_run
+from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Found, Tally
+from meshcast.explore.sensitivity import Sensitivity
 from meshcast.zoo import Plan
 
 SCHEMA = "meshcast.exploration/1"
@@ -44,18 +46,26 @@ class Exploration:
         tally: How many there are, and what became of them.
         objectives: What was wanted; the first decides what is best.
         top: How many points were wanted.
+        per: Axes whose values have best points of their own.
         accounts: What whole runs are counted with.
         left_out: Plans that were not predicted, with the last bound of each.
         interrupted: Whether it was ended before its end.
+        again: The best points looked at again with other options, in the same order.
+        then: These options.
+        sensitivity: Numbers of the best point's hardware, each a tenth better, what helps most first.
     """
 
     found: tuple[Found, ...]
     tally: Tally
     objectives: tuple[Objective, ...]
     top: int = 5
+    per: tuple[str, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
     left_out: tuple[tuple[Plan, PlanBound], ...] = field(default=(), repr=False)
     interrupted: bool = False
+    again: tuple[Found, ...] = ()
+    then: dict[str, Any] = field(default_factory=dict)
+    sensitivity: tuple[Sensitivity, ...] = ()
 
     @property
     def allowed(self) -> list[Found]:
@@ -69,8 +79,23 @@ class Exploration:
 
     @property
     def best(self) -> list[Found]:
-        """The best points."""
-        return self.allowed[: self.top]
+        """The best points; with `per`, of each group, groups in the order of their best."""
+        groups: dict[tuple[Any, ...], list[Found]] = {}
+        for each in self.allowed:
+            groups.setdefault(tuple(each.values.get(name) for name in self.per), []).append(each)
+        return [each for members in groups.values() for each in members[: self.top]]
+
+    @property
+    def swaps(self) -> list[tuple[Found, Found]]:
+        """Pairs of the best points whose order the second look turns round: first those that lead at first."""
+        times = [each.outcome.step_time_s for each in self.again]
+        found = []
+        for first, mine in enumerate(times):
+            for second in range(first + 1, len(times)):
+                other = times[second]
+                if mine is not None and other is not None and other < mine:
+                    found.append((self.again[first], self.again[second]))
+        return found
 
     @property
     def pareto(self) -> list[Found]:
@@ -93,6 +118,10 @@ class Exploration:
             row["usd_per_million"] = usd
         return row
 
+    def row_of(self, point: Point, outcome: Outcome) -> dict[str, Any]:
+        """A finished point of a run folder as one flat row; its objectives are those of the points that are held."""
+        return {"number": point.number, **point.columns(), **outcome.columns()}
+
     def to_json(self) -> dict[str, Any]:
         """The summary, the contract's object."""
         tally = self.tally
@@ -108,6 +137,9 @@ class Exploration:
             "pareto": [self.row(each) for each in self.pareto],
             "failed": sum(each.outcome.status == "failed" for each in self.found),
             "interrupted": self.interrupted,
+            **({"again": [self.row(each) for each in self.again], "then": self.then} if self.then else {}),
+            **({"swaps": [[a.point.number, b.point.number] for a, b in self.swaps]} if self.then else {}),
+            **({"sensitivity": [each.to_json() for each in self.sensitivity]} if self.sensitivity else {}),
         }
 
     def point_json(self, found: Found) -> dict[str, Any]:

@@ -95,8 +95,9 @@ class BestFirst:
         known_of: What is known of a combination's points before they are predicted.
         top: How many points are wanted, in each group.
         per: Names of axes whose values make groups of their own.
+        earlier: Outcomes that are there already, by the numbers of their points.
         tally: How far it has come.
-        bounds: The last bound of every point that was left out, by its plan's text, where there is one combination only.
+        left_out: Plans that were not predicted, with the last bound of each.
     """
 
     space: Space
@@ -106,7 +107,7 @@ class BestFirst:
     known_of: KnownOf
     top: int = 5
     per: tuple[str, ...] = ()
-    known: Mapping[int, Found] = field(default_factory=dict)
+    earlier: Mapping[int, Outcome] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     left_out: list[tuple[Plan, PlanBound]] = field(default_factory=list)
     _layers: dict[str, LayersCost | None] = field(default_factory=dict)
@@ -169,9 +170,9 @@ class BestFirst:
             if work is None:
                 self._push(heap, candidate)
             elif work.kind == "point":
-                earlier = self.known.get(candidate.number)
+                earlier = self.earlier.get(candidate.number)
                 if earlier is not None:
-                    self._take(candidate, earlier.outcome, record)
+                    self._take(candidate, earlier, record)
                 else:
                     works.append((candidate, work))
             elif (key := key_of(work)) in asked:

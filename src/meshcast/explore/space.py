@@ -14,10 +14,12 @@ from functools import cached_property
 from typing import Any
 
 from meshcast.base import UsageError
+from meshcast.explore.hardware_values import hardware_value
 from meshcast.explore.plans import PlanSpace
 from meshcast.explore.point import Point
 from meshcast.explore.shape import ModelShape, model_shape
-from meshcast.zoo import Plan
+from meshcast.hardware import resolve
+from meshcast.zoo import Plan, model_named
 
 MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
 
@@ -89,6 +91,15 @@ class Combination:
             )
         return int(devices)
 
+    def counted(self) -> tuple[int, float]:
+        """The devices of its points, and what a step of them gets done, as far as is said."""
+        plan = self.asked.get("plan")
+        devices = self.asked.get("devices") or (Plan.parse(plan).devices if plan else 1)
+        if model_named(self.target) is None:
+            return int(devices), 1.0
+        shape = self.shape
+        return int(devices), float(shape.units(shape.batch) if shape.batch is not None else 1)
+
     def point(self, number: int, plan: Plan | None = None) -> Point:
         """The point with a plan."""
         asked = dict(self.asked) if plan is None else {**self.asked, "plan": str(plan)}
@@ -130,18 +141,20 @@ class Space:
 
     def _combination(self, values: dict[str, Any]) -> Combination:
         asked = {**self.asked, "settings": dict(self.asked.get("settings", {}))}
-        changes = ""
+        changes: list[tuple[str, str]] = []
         for name, value in values.items():
             if name == MODEL:
                 continue
             if name.startswith(SETTING):
                 asked["settings"][name.removeprefix(SETTING)] = str(value)
             elif name.startswith(HARDWARE):
-                changes += f"+{name.removeprefix(HARDWARE)}={value}"
+                changes.append((name.removeprefix(HARDWARE), str(value)))
             else:
                 asked[name] = value
         if changes:
-            asked["on"] = f"{asked['on']}{changes}"
+            base = resolve(asked["on"])
+            told = (f"+{key}={hardware_value(base, key, value)}" for key, value in changes)
+            asked["on"] = asked["on"] + "".join(told)
         return Combination(target=str(values.get(MODEL, self.model)), asked=asked, values=values)
 
     def plans_of(self, combination: Combination) -> PlanSpace | None:

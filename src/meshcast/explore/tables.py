@@ -9,6 +9,7 @@ from meshcast.explore.why import beside, others
 from meshcast.results import Section, columns, format_count, percent, print_sections
 
 WHY_ROWS = 8
+SENSITIVITIES = 8
 
 
 def print_exploration(exploration: Exploration, *, title: str) -> None:
@@ -24,16 +25,58 @@ def exploration_sections(exploration: Exploration, *, title: str) -> list[Sectio
     sections = [_table(exploration, best, title=title, note=_counted(exploration))]
     if best[0].point.plan is not None:
         sections += _why(exploration, best)
+    if exploration.again:
+        sections.append(_second_look(exploration))
+    if exploration.sensitivity:
+        rows = [
+            (
+                f"{each.key} {each.change}",
+                "does not run" if each.step_time_s is None else format_time(each.step_time_s),
+                percent(each.saved_share),
+            )
+            for each in exploration.sensitivity[:SENSITIVITIES]
+            if each.saved_share > 0
+        ]
+        titles = columns("~hardware of the first", ">step", ">saved")
+        sections.append(Section(title="what a tenth better would save", columns=titles, rows=rows))
     if len(exploration.objectives) > 1:
         words = " and ".join(each.name for each in exploration.objectives)
         sections.append(_table(exploration, exploration.pareto, title=f"no point is better in {words} than these"))
     return sections
 
 
+def _second_look(exploration: Exploration) -> Section:
+    """The best points with other options, and where the order changes."""
+    said = ", ".join(f"{name}={value}" for name, value in exploration.then.items())
+    rows = [
+        (
+            str(before.point.plan or before.values),
+            format_time(before.outcome.step_time_s or 0.0),
+            format_time(after.outcome.step_time_s)
+            if after.outcome.step_time_s is not None
+            else str(after.outcome.error),
+        )
+        for before, after in zip(exploration.best, exploration.again, strict=True)
+    ]
+    swaps = len(exploration.swaps)
+    note = f"{swaps} pairs change places" if swaps else "the order stays"
+    return Section(
+        title=f"looked at again: {said}", columns=columns("~point", ">before", ">after"), rows=rows, note=note
+    )
+
+
 def _table(exploration: Exploration, points: list[Found], *, title: str, note: str = "") -> Section:
     accounts = exploration.accounts
-    swept = {name for each in points for name in each.values}
-    titles = [*(f"~{name}" for name in sorted(swept)), "~plan", ">step", ">MFU", ">units/s", ">memory", "~limited by"]
+    swept = {name for each in points for name in each.values if name != "plan"}
+    titles = [
+        *(f"~{name.removeprefix('hardware.')}" for name in sorted(swept)),
+        "~plan",
+        ">step",
+        ">MFU",
+        ">units/s",
+        ">memory",
+        "~limited by",
+    ]
     if accounts.tokens is not None:
         titles += [">days", ">cost", ">energy", ">CO2"]
     elif accounts.prices:

@@ -1,13 +1,14 @@
 """Hardware of the catalogue, or of a file, with single numbers changed: `dgx-h100+memory.bandwidth=6.7TB/s`.
 
 A device has the keys of its file, read and checked as they are there: `memory.bandwidth`. A level of the network has
-`link_bandwidth` and `latency`, behind its name: `nvlink.link_bandwidth`; its size and shape are for a file of one's own to say. A
-number that was derived from others is not derived again, as with a file that has a `base`. What was said of a number goes with
-it: the new one is the user's, and nobody has checked anything with it.
+`link_bandwidth`, `latency` and, where one switch connects all of it, `size`, behind its name: `nvlink.link_bandwidth`; other
+sizes and shapes are for a file of one's own to say. A number that was derived from others is not derived again, as with a file
+that has a `base`. What was said of a number goes with it: the new one is the user's, and nobody has checked anything with it.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,7 +24,7 @@ from meshcast.hardware.document import Document
 
 WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
-_LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME}
+_LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "size": Dimension.COUNT}
 FLAG = "--on"
 EXAMPLE = "write such as dgx-h100+memory.bandwidth=6.7TB/s+infiniband.link_bandwidth=100GB/s"
 
@@ -70,6 +71,7 @@ def changed(cluster: Cluster, changes: Mapping[str, str], read_device: Callable[
         table, _, name = key.partition(".")
         index = places[table]
         levels[index], facts[f"levels.{index}.{name}"] = _level(levels[index], name, value, key)
+    _check_sizes(levels, of_levels)
     return replace(
         cluster,
         name=cluster.name + _said(of_levels),
@@ -101,14 +103,34 @@ def _level(level: NetworkLevel, name: str, value: str, key: str) -> tuple[Networ
     if name not in _LEVEL:
         raise UsageError(f"no number {key!r} to change", where=FLAG, fix=nearest(name, _LEVEL))
     try:
-        number = parse_quantity(value, _LEVEL[name])
+        number = parse_quantity(f"{value} devices" if name == "size" and value.isdigit() else value, _LEVEL[name])
     except InputError as error:
         raise UsageError(f"{key}: {error.message}", where=FLAG, fix=EXAMPLE) from None
     if number <= 0:
         raise UsageError(f"{key}={value} is not above 0", where=FLAG, fix=EXAMPLE)
     fact = Fact(value=number, unit=_LEVEL[name].value, text=value, source="user")
+    if name == "size":
+        if level.topology != "switch" or number != int(number):
+            raise UsageError(
+                f"{key}={value}: a whole number of devices, where one switch connects them all ({level.name} is a "
+                f"{level.topology})",
+                where=FLAG,
+                fix="describe the cluster in a file of its own",
+            )
+        return replace(level, size=int(number)), fact
     field = {"latency": "latency_s"}.get(name, name)
     return replace(level, assumed="", **{field: number}), fact  # type: ignore[arg-type]
+
+
+def _check_sizes(levels: list[NetworkLevel], changes: Mapping[str, str]) -> None:
+    """Refuses levels that do not grow outwards in whole domains."""
+    for inner, outer in itertools.pairwise(levels):
+        if outer.size % inner.size and any(key.endswith(".size") for key in changes):
+            raise UsageError(
+                f"{outer.name} of {outer.size} devices has no whole number of domains of {inner.size} ({inner.name})",
+                where=FLAG,
+                fix=f"a size that divides {outer.size}",
+            )
 
 
 def _device(device: Device, changes: Mapping[str, str], document: Document) -> Device:

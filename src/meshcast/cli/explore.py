@@ -1,0 +1,85 @@
+"""`meshcast explore SPACE.toml`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.patience import INTERRUPTED, patience
+
+
+def explore_command(
+    space: Annotated[Path, typer.Argument(metavar="SPACE.toml", help="What is searched over (docs/exploring.md).")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Run folder; by default explore-SPACE in this folder."),
+    ] = None,
+    no_folder: Annotated[bool, typer.Option("--no-folder", help="Print only: keep no points.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the points of the run folder.")] = False,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--merge", metavar="DIR", help="A run folder of the same space, of another machine; may be repeated."
+        ),
+    ] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", help="best, exhaustive, tpe or nsga2, in place of the file's.")
+    ] = None,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Try each number of the best point's hardware a tenth better.")
+    ] = False,
+    engine: Annotated[str, typer.Option("--engine", help="processes, in-process or ray.")] = "processes",
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes; one for each core.", min=1)] = None,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="HOST:PORT|auto", help="A Ray cluster to join; else one is started."),
+    ] = None,
+    points: Annotated[
+        bool, typer.Option("--points", help="With --json, a line for each point before the summary.")
+    ] = False,
+    json: flags.Json = False,
+) -> None:
+    """Searches a space of models, plans, hardware and sizes: the best points, the front, and what limits them.
+
+    Points are kept in the run folder as they are finished: Ctrl-C keeps them, and --resume goes on. The exit code is 3
+    where no point runs and keeps to the limits.
+    """
+    from meshcast.base import UsageError, file_name
+    from meshcast.cli.app import emit_json
+    from meshcast.explore import RunStore, explore, merged, price_notes, print_exploration, read_space
+
+    if no_folder and (out is not None or resume or merge):
+        raise UsageError("--no-folder keeps nothing", where="--no-folder", fix="leave it out")
+    read = read_space(space)
+    folder = out or Path(f"explore-{file_name(space.stem)}")
+    if merge:
+        merged(merge, folder)
+    store = None
+    if not no_folder:
+        kept = resume or bool(merge)
+        store = RunStore.opened(folder, read.space, read.text, resume=kept, command=sys.argv)
+    asked = {**read.asked, **({"search": search} if search is not None else {})}
+    with patience(f"searching {space}"):
+        found = explore(
+            read.space, then=read.then, sensitivity=sensitivity, engine=engine, workers=workers, address=address,
+            store=store, **asked,
+        )  # fmt: skip
+    if store is not None:
+        written = store.finish(found.to_json(), found.row_of)
+        print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
+    if json:
+        for each in found.found if points else ():
+            emit_json(found.point_json(each))
+        emit_json(found.to_json())
+    else:
+        print_exploration(found, title=f"best points of {space}")
+        for note in price_notes(found):
+            typer.echo(note)
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not found.best:
+        raise typer.Exit(3)

@@ -1,0 +1,236 @@
+"""A space from a TOML file: every mistake in it is told with its line (`docs/exploring.md` has the format)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import Dimension, InputError, MeshcastError, nearest, parse_quantity
+from meshcast.explore.measures import OBJECTIVES, Constraints
+from meshcast.explore.money import count_of
+from meshcast.explore.plans import PlanSpace
+from meshcast.explore.questions import choice_of
+from meshcast.explore.shape import ModelShape
+from meshcast.explore.space import HARDWARE, MODEL, SETTING, Space, SpaceAxis
+from meshcast.hardware import Document, read_document
+from meshcast.options import option_places
+from meshcast.zoo import Plan
+
+SCHEMA = "meshcast.space/1"
+SEARCHES = ("best", "exhaustive", "tpe", "nsga2")
+_TOP = ("schema", "model", "on", "devices", "set", "options", "hardware", "plan", "plans", "want", "limits", "then")
+_WANT = ("objectives", "top", "per", "search", "trials", "tokens", "price", "kg_per_kwh")
+_LIMITS: dict[str, Dimension | None] = {
+    "step_time": Dimension.TIME, "power": Dimension.POWER, "devices": None, "memory_share": None,
+}  # fmt: skip
+_FIELDS = {"step_time": "step_time_s", "power": "watts", "devices": "devices", "memory_share": "memory_share"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceFile:
+    """A space, and what is wanted of it.
+
+    Attributes:
+        space: The space.
+        asked: What is wanted, as `explore` takes it.
+        then: Options of a second look at the best points, by their flat names; empty where there is none.
+        text: The file.
+    """
+
+    space: Space
+    asked: Mapping[str, Any]
+    then: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+def read_space(path: Path) -> SpaceFile:
+    """The space of a file.
+
+    Raises:
+        InputError: The file cannot be read, or says something that no space has.
+    """
+    document = read_document(path)
+    return _Reader(document).read(path.read_text(encoding="utf-8"))
+
+
+class _Reader:
+    """Reads one file; whatever is wrong is told with the place of its key."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._data = document.data
+        self._axes: list[SpaceAxis] = []
+
+    def read(self, text: str) -> SpaceFile:
+        self._known(self._data, _TOP, ())
+        if self._data.get("schema") != SCHEMA:
+            raise self._wrong(("schema",), f"a space has schema = {SCHEMA!r}", "write it on the first line")
+        model = self._one_or_axis(MODEL, self._data.get("model"), ("model",), str)
+        asked: dict[str, Any] = {"settings": {}}
+        for name, kind in (("on", str), ("devices", int)):
+            if name in self._data:
+                self._into(asked, name, name, self._data[name], (name,), kind)
+        if "on" not in asked and all(axis.name != "on" for axis in self._axes):
+            raise self._wrong(("on",), "a space says what it runs on", 'on = "dgx-h100", or a list')
+        for name, value in self._table("set"):
+            self._into(asked["settings"], name, SETTING + name, value, ("set", name), (str, int, float, bool))
+        places = option_places()
+        for name, value in self._table("options"):
+            if name not in places and name != "stack":
+                raise self._wrong(("options", name), f"no option {name!r}", nearest(name, places))
+            self._into(asked, name, name, value, ("options", name), (str, int, float, bool))
+        for name, value in self._hardware():
+            self._axes.append(SpaceAxis(name=HARDWARE + name, values=value))
+        plans = self._plans(asked)
+        try:
+            space = Space(model=model, asked=asked, axes=tuple(self._axes), plans=plans)
+        except MeshcastError as error:
+            raise self._wrong((), error.message, error.fix or "") from None
+        then = {name: value for name, value in self._table("then")}
+        return SpaceFile(space=space, asked=self._asked(), then=then, text=text)
+
+    def _into(self, table: dict[str, Any], key: str, axis: str, value: Any, place: tuple[str, ...], kind: Any) -> None:
+        """Puts a value where all points have it, or makes an axis of several."""
+        one = self._one_or_axis(axis, value, place, kind)
+        if one is not None:
+            table[key] = str(one) if axis.startswith(SETTING) else one
+
+    def _one_or_axis(self, axis: str, value: Any, place: tuple[str, ...], kind: Any) -> Any:
+        if value is None:
+            return None
+        values = value if isinstance(value, list) else [value]
+        for each in values:
+            wanted = kind if isinstance(kind, tuple) else (kind,)
+            if not isinstance(each, wanted) or (isinstance(each, bool) and bool not in wanted):
+                words = " or ".join(one.__name__ for one in wanted)
+                raise self._wrong(
+                    place, f"{'.'.join(place)} is {each!r}, and no {words}", "such a value, or a list of them"
+                )
+        if not isinstance(value, list):
+            return value
+        if not values:
+            raise self._wrong(place, f"{'.'.join(place)} has no values", "give it one or more")
+        self._axes.append(SpaceAxis(name=axis, values=tuple(values)))
+        return None
+
+    def _hardware(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Numbers of hardware with their values, each a list or a range: `{ from = "1x", to = "4x", steps = 4 }`."""
+        for keys, value in _flat(self._data.get("hardware", {})):
+            name, place = ".".join(keys), ("hardware", *keys)
+            values = value if isinstance(value, list) else [value]
+            if isinstance(value, dict):
+                values = self._range(value, place)
+            if not values or not all(isinstance(each, str) for each in values):
+                raise self._wrong(place, f"{name} is {value!r}", 'texts such as "3.35 TB/s", "2x" or "+10%"')
+            yield name, tuple(values)
+
+    def _range(self, value: Mapping[str, Any], place: tuple[str, ...]) -> list[str]:
+        try:
+            low, high, steps = float(value["from"].rstrip("x")), float(value["to"].rstrip("x")), int(value["steps"])
+        except (KeyError, ValueError, AttributeError):
+            low, high, steps = 0.0, 0.0, 0
+        if not 0 < low <= high or steps < 2:
+            raise self._wrong(place, f"{value} is no range", '{ from = "1x", to = "4x", steps = 4 }')
+        # Equal factors between neighbours: rates are compared by their ratios.
+        return [f"{low * (high / low) ** (step / (steps - 1)):.6g}x" for step in range(steps)]
+
+    def _plans(self, asked: dict[str, Any]) -> dict[str, tuple[Any, ...]] | None:
+        if "plans" in self._data:
+            if "plan" in self._data:
+                raise self._wrong(("plans",), "plans are listed, and searched over in [plan]", "leave one out")
+            texts = self._data["plans"]
+            texts = texts if isinstance(texts, list) else [texts]
+            for text in texts:
+                try:
+                    Plan.parse(text)
+                except MeshcastError as error:
+                    raise self._wrong(("plans",), error.message, error.fix or "") from None
+            self._axes.append(SpaceAxis(name="plan", values=tuple(texts)))
+            return None
+        if "plan" not in self._data:
+            return None
+        choices: dict[str, tuple[Any, ...]] = {}
+        for name, value in self._table("plan"):
+            values = value if isinstance(value, list) else [value]
+            try:
+                choices[name] = tuple(_choice(name, each) for each in values)
+                PlanSpace(shape=_ANY, devices=1, batch=1, choices={name: choices[name]})
+            except MeshcastError as error:
+                raise self._wrong(("plan", name), error.message, error.fix or "") from None
+        return choices
+
+    def _asked(self) -> dict[str, Any]:
+        """What is wanted, as `explore` takes it."""
+        want = dict(self._table("want"))
+        self._known(want, _WANT, ("want",))
+        found: dict[str, Any] = {}
+        for name in ("top", "search", "trials", "price", "kg_per_kwh"):
+            if name in want:
+                found[name] = want[name]
+        if found.get("search", "best") not in SEARCHES:
+            raise self._wrong(
+                ("want", "search"), f"no search {found['search']!r}", nearest(str(found["search"]), SEARCHES)
+            )
+        for name in ("objectives", "per"):
+            if name in want:
+                given = want[name]
+                found[name] = tuple(given) if isinstance(given, list) else (given,)
+        for objective in found.get("objectives", ()):
+            if objective not in OBJECTIVES:
+                raise self._wrong(
+                    ("want", "objectives"), f"no objective {objective!r}", nearest(str(objective), OBJECTIVES)
+                )
+        if "tokens" in want:
+            try:
+                found["tokens"] = count_of(str(want["tokens"]), where="tokens")
+            except MeshcastError as error:
+                raise self._wrong(("want", "tokens"), error.message, error.fix or "") from None
+        limits: dict[str, Any] = {}
+        for name, value in self._table("limits"):
+            self._known({name: value}, tuple(_LIMITS), ("limits",))
+            dimension = _LIMITS[name]
+            try:
+                limits[_FIELDS[name]] = parse_quantity(str(value), dimension) if dimension is not None else value
+            except InputError as error:
+                raise self._wrong(("limits", name), error.message, error.fix or "") from None
+        if limits:
+            found["constraints"] = Constraints(**limits)
+        return found
+
+    def _table(self, name: str) -> Iterator[tuple[str, Any]]:
+        table = self._data.get(name, {})
+        if not isinstance(table, dict):
+            raise self._wrong((name,), f"{name} is no table", f"[{name}]")
+        yield from table.items()
+
+    def _known(self, table: Mapping[str, Any], known: tuple[str, ...], place: tuple[str, ...]) -> None:
+        for name in table:
+            if name not in known:
+                raise self._wrong((*place, name), f"unknown key {name!r}", nearest(name, known))
+
+    def _wrong(self, place: tuple[str, ...], message: str, fix: str) -> InputError:
+        where = self._document.place(place) if place else str(self._document.path)
+        return InputError(message, where=where, fix=fix)
+
+
+_ANY = ModelShape(
+    name="", layers=1, first=0, period=1, heads=1, kv_heads=1, experts=0, width=1, vocab=1, seq=1, batch=1, parameters=1,
+    unit="samples",
+)  # fmt: skip
+
+
+def _choice(name: str, value: Any) -> Any:
+    if name == "fsdp-in-stages":
+        return bool(value)
+    return choice_of(name, str(int(value)) if isinstance(value, bool) else str(value))
+
+
+def _flat(table: Mapping[str, Any], around: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Keys of nested tables with their values; a range is a value."""
+    for name, value in table.items():
+        if isinstance(value, dict) and "from" not in value:
+            yield from _flat(value, (*around, name))
+        else:
+            yield (*around, name), value

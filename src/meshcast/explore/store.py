@@ -1,0 +1,263 @@
+"""A run folder: the space, every point as it is finished, where and with what it was made; it can be resumed and merged.
+
+space.toml        the space, as it was given
+points.jsonl      a line for each finished point, in the order they were finished: {"point": ..., "outcome": ...}
+points.parquet    the same as one flat table, in the order of the space (with the extra `explore`, which brings pyarrow)
+summary.json      what `--json` prints at the end
+environment.json  versions, machine, command line, and the hash of the space that the points belong to
+
+Lines are written whole, one by one: whatever ends a run leaves all points that were finished. A line that is cut off, as a
+full disk leaves it, is passed over. DuckDB and pandas read both tables of points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import VERSION, InputError, UsageError, not_written, write_whole
+from meshcast.explore.point import Outcome, Point
+from meshcast.explore.space import Space
+
+POINTS, TABLE, SPACE, SUMMARY, ENVIRONMENT = (
+    "points.jsonl", "points.parquet", "space.toml", "summary.json", "environment.json",
+)  # fmt: skip
+ANOTHER = "name another folder: -o DIR"
+ROWS = 20_000  # of a table that are held at once
+_TOLD = ("jax", "jaxlib", "numpy", "pyarrow", "ray", "optuna")
+
+
+@dataclass(kw_only=True)
+class RunStore:
+    """The folder of one exploration.
+
+    Attributes:
+        path: The folder.
+        digest: The hash of the space that its points belong to.
+    """
+
+    path: Path
+    digest: str
+    _mended: bool = False
+
+    @classmethod
+    def opened(cls, path: Path, space: Space, text: str, *, resume: bool, command: Iterable[str] = ()) -> RunStore:
+        """The folder, made if it is not there.
+
+        Args:
+            path: The folder.
+            space: What is searched over.
+            text: The space as it was given.
+            resume: Whether points of an earlier run are kept.
+            command: The command line.
+
+        Raises:
+            UsageError: It holds something else, points of another space, or points that nobody asked to keep.
+        """
+        store = cls(path=path, digest=space_digest(space))
+        points = path / POINTS
+        if path.is_dir() and any(path.iterdir()) and not (path / ENVIRONMENT).exists():
+            raise UsageError("the folder is not empty, and no exploration's", where=str(path), fix=ANOTHER)
+        if points.exists() and not resume:
+            raise UsageError(
+                "the folder has points of an earlier run",
+                where=str(path),
+                fix=f"--resume goes on with them; or {ANOTHER}",
+            )
+        if (path / ENVIRONMENT).exists():
+            earlier = json.loads((path / ENVIRONMENT).read_text(encoding="utf-8")).get("space")
+            if earlier != store.digest:
+                raise UsageError("its points are of another space", where=str(path), fix=ANOTHER)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_written(error, path, ANOTHER) from None
+        write_whole(path / SPACE, text.encode())
+        write_whole(path / ENVIRONMENT, (json.dumps(_environment(store.digest, command), indent=1) + "\n").encode())
+        return store
+
+    def keep(self, point: Point, outcome: Outcome) -> None:
+        """Writes a finished point."""
+        if not self._mended:
+            self._mend()
+            self._mended = True
+        line = json.dumps({"point": point.to_json(), "outcome": outcome.to_json()}, allow_nan=False) + "\n"
+        with (self.path / POINTS).open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    def _mend(self) -> None:
+        """Ends a line that an earlier run was cut off in."""
+        points = self.path / POINTS
+        if points.exists() and points.stat().st_size:
+            with points.open("rb+") as file:
+                file.seek(-1, 2)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+
+    def kept(self) -> dict[int, Outcome]:
+        """Outcomes of an earlier run by the numbers of their points; what failed by a bug is asked again."""
+        return {point.number: outcome for point, outcome in read_points(self.path) if outcome.status != "failed"}
+
+    def finish(self, summary: dict[str, Any], row_of: Callable[[Point, Outcome], dict[str, Any]]) -> list[str]:
+        """Writes the table and the summary; the names of the files that were written."""
+        write_whole(self.path / SUMMARY, (json.dumps(summary, allow_nan=False, indent=1) + "\n").encode())
+        written = [POINTS, SUMMARY]
+        if write_table(self.path / TABLE, (row_of(point, outcome) for point, outcome in ordered(self.path))):
+            written.append(TABLE)
+        return written
+
+
+def space_digest(space: Space) -> str:
+    """A hash of everything that says which points there are, and in which order."""
+    said = json.dumps(
+        [space.model, space.asked, [[axis.name, axis.values] for axis in space.axes], space.plans],
+        default=str,
+        sort_keys=True,
+    )
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def read_points(path: Path) -> Iterator[tuple[Point, Outcome]]:
+    """The points of a folder, in the order they were finished.
+
+    Raises:
+        InputError: There are none, or a line is none of ours.
+    """
+    file = path / POINTS
+    if not file.exists():
+        return
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                data = json.loads(line)
+            except ValueError:
+                continue  # cut off where a run was ended
+            try:
+                yield Point.from_json(data["point"]), Outcome.from_json(data["outcome"])
+            except (KeyError, TypeError) as error:
+                raise InputError(f"no point of an exploration: {error}", where=f"{file}:{number}") from None
+
+
+def ordered(path: Path) -> Iterator[tuple[Point, Outcome]]:
+    """The points of a folder in the order of the space, each once, its last outcome."""
+    places: dict[int, int] = {}
+    file = path / POINTS
+    if not file.exists():
+        return
+    at = 0
+    with file.open("rb") as lines:
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut off
+                places[json.loads(line)["point"]["number"]] = at
+            at += len(line)
+        for number in sorted(places):
+            lines.seek(places[number])
+            data = json.loads(lines.readline())
+            yield Point.from_json(data["point"]), Outcome.from_json(data["outcome"])
+
+
+def merged(folders: Iterable[Path], into: Path) -> int:
+    """Points of several folders of the same space in one, each once; how many there are.
+
+    Raises:
+        UsageError: A folder is none of an exploration, or of another space.
+    """
+    digest: str | None = None
+    seen: set[int] = set()
+    sources = list(folders)
+    for folder in sources:
+        try:
+            data = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise UsageError(
+                "no exploration's folder", where=str(folder), fix="name folders that explore -o wrote"
+            ) from None
+        if digest is not None and data["space"] != digest:
+            raise UsageError("its points are of another space", where=str(folder), fix="merge folders of one space")
+        digest = data["space"]
+    if (into / POINTS).exists():
+        raise UsageError("the folder has points already", where=str(into), fix=ANOTHER)
+    into.mkdir(parents=True, exist_ok=True)
+    with (into / POINTS).open("w", encoding="utf-8") as out:
+        for folder in sources:
+            for point, outcome in ordered(folder):
+                if point.number not in seen:
+                    seen.add(point.number)
+                    out.write(json.dumps({"point": point.to_json(), "outcome": outcome.to_json()}) + "\n")
+    write_whole(into / SPACE, (sources[0] / SPACE).read_bytes())
+    write_whole(into / ENVIRONMENT, (sources[0] / ENVIRONMENT).read_bytes())
+    return len(seen)
+
+
+def write_table(path: Path, rows: Iterable[dict[str, Any]]) -> bool:
+    """Writes rows as Parquet, some at a time; whether pyarrow, which does it, is there.
+
+    Columns are those of all rows, looked at beforehand in blocks: a row may lack some.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return False
+    schema: Any = None
+    blocks: list[Any] = []
+    for block in _blocks(rows):
+        names = dict.fromkeys(name for row in block for name in row)
+        table = pyarrow.Table.from_pylist([{name: _plain(row).get(name) for name in names} for row in block])
+        schema = (
+            table.schema
+            if schema is None
+            else pyarrow.unify_schemas([schema, table.schema], promote_options="permissive")
+        )
+        blocks.append(table)
+    if schema is None:
+        return False
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for table in blocks:
+            missing = [field for field in schema if field.name not in table.column_names]
+            for field in missing:
+                table = table.append_column(field, pyarrow.nulls(table.num_rows, field.type))
+            writer.write_table(table.select(schema.names).cast(schema))
+    return True
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not isinstance(value, (dict, list))}
+
+
+def _blocks(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    block: list[dict[str, Any]] = []
+    for row in rows:
+        block.append(row)
+        if len(block) == ROWS:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _environment(digest: str, command: Iterable[str]) -> dict[str, Any]:
+    versions: dict[str, str | None] = {}
+    for name in _TOLD:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return {
+        "schema": "meshcast.exploration-environment/1",
+        "space": digest,
+        "meshcast": VERSION,
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.node(),
+        "packages": versions,
+        "command": list(command),
+    }

@@ -1,0 +1,130 @@
+"""`meshcast explore SPACE.toml`: points, folders, what goes on after an end, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast.explore.engines.in_process import InProcess
+from tests.cli.conftest import Meshcast
+
+SPACE = """\
+schema = "meshcast.space/1"
+model = "gpt2-tiny"
+on = "dgx-h100"
+plans = ["dp=2", "tp=2,sp=1"]
+
+[set]
+batch = 4
+seq = 64
+
+[options]
+fidelity = "roofline"
+
+[hardware]
+"memory.bandwidth" = ["1x", "2x"]
+"""
+ASKED = ("explore", "space.toml", "--engine", "in-process")
+
+
+@pytest.fixture
+def written(meshcast: Meshcast) -> Meshcast:
+    Path("space.toml").write_text(SPACE)
+    return meshcast
+
+
+def test_points_and_the_summary_as_json_lines(written: Meshcast) -> None:
+    answer = written(*ASKED, "--no-folder", "--json", "--points")
+    assert answer.code == 0, answer.err
+    *points, summary = answer.lines
+    assert [each["number"] for each in points] == [0, 1, 2, 3]
+    assert {each["schema"] for each in points} == {"meshcast.exploration-point/1"}
+    assert summary["schema"] == "meshcast.exploration/1"
+    assert (summary["space"], summary["evaluated"], summary["infeasible"]) == (4, 4, 0)
+    assert summary["best"][0]["step_time_s"] == min(each["step_time_s"] for each in points)
+    # Twice the bandwidth is never slower, and helps what it binds.
+    times = {(each["plan"], each["on"] == points[0]["on"]): each["step_time_s"] for each in points}
+    assert times["dp=2", False] < times["dp=2", True]
+
+
+def test_a_sweep_that_is_ended_keeps_what_is_finished_and_goes_on(
+    written: Meshcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(self: InProcess, works: Any) -> Any:
+        for number, answer in answers(self, works):
+            if number == 2:
+                raise KeyboardInterrupt
+            yield number, answer
+
+    answers = InProcess.answers
+    monkeypatch.setattr(InProcess, "answers", ended)
+    first = written(*ASKED, "--json")
+    assert first.code == 130
+    assert (first.lines[-1]["evaluated"], first.lines[-1]["interrupted"]) == (2, True)
+    assert len(Path("explore-space/points.jsonl").read_text().splitlines()) == 2
+    monkeypatch.setattr(InProcess, "answers", answers)
+    refused = written(*ASKED, "--json")
+    assert refused.code == 2
+    assert "--resume" in refused.lines[-1]["error"]["fix"]
+    second = written(*ASKED, "--json", "--resume")
+    assert second.code == 0
+    assert second.lines[-1]["evaluated"] == 4
+    assert len(Path("explore-space/points.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_poisoned_point_is_recorded_with_its_error_and_stops_nothing(
+    written: Meshcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from meshcast.explore import evaluating
+
+    def poisoned(point: Any) -> Any:
+        if "tp=2" in point.plan:
+            raise RuntimeError("a bug of ours")
+        return predicted(point)
+
+    predicted = evaluating.predicted
+    monkeypatch.setattr(evaluating, "predicted", poisoned)
+    *points, summary = written(*ASKED, "--no-folder", "--json", "--points").lines
+    assert summary["failed"] == 2
+    assert [each["status"] == "failed" for each in points] == ["tp=2" in each["plan"] for each in points]
+    assert all("a bug of ours" in each["error"] for each in points if each["status"] == "failed")
+
+
+def test_the_table_has_the_best_what_limits_them_and_what_would_help(written: Meshcast) -> None:
+    answer = written(*ASKED, "--no-folder", "--sensitivity")
+    assert answer.code == 0
+    assert "best points of space.toml" in answer.out
+    assert "what a tenth better would save" in answer.out
+    assert "memory.bandwidth" in answer.out
+
+
+def test_the_best_are_looked_at_again(written: Meshcast) -> None:
+    Path("space.toml").write_text(SPACE + '\n[then]\nfidelity = "analytical"\n')
+    summary = written(*ASKED, "--no-folder", "--json").lines[-1]
+    assert len(summary["again"]) == len(summary["best"])
+    assert all(a["step_time_s"] > b["step_time_s"] for a, b in zip(summary["again"], summary["best"], strict=True))
+    assert {each["fidelity"] for each in summary["again"]} == {"analytical"}
+
+
+def test_plans_are_searched_over_for_each_machine(written: Meshcast) -> None:
+    text = SPACE.replace('plans = ["dp=2", "tp=2,sp=1"]', "devices = 2").replace(
+        'on = "dgx-h100"', 'on = ["dgx-h100", "dgx-a100"]'
+    )
+    searched = text.partition("[hardware]")[0] + '[plan]\nremat = "full"\nmbs = [1, 2]\n[want]\ntop = 1\nper = ["on"]\n'
+    Path("space.toml").write_text(searched)
+    summary = written(*ASKED, "--no-folder", "--json").lines[-1]
+    assert {each["on"] for each in summary["best"]} == {"dgx-h100", "dgx-a100"}
+    every = written(*ASKED, "--no-folder", "--json", "--search", "exhaustive").lines[-1]
+    assert every["evaluated"] == every["space"] == summary["space"]
+    assert [each["step_time_s"] for each in every["best"]] == [each["step_time_s"] for each in summary["best"]]
+
+
+def test_what_is_refused(written: Meshcast) -> None:
+    assert written("explore", "none.toml", "--json").code == 2
+    assert written(*ASKED, "--no-folder", "--resume", "--json").code == 2
+    Path("space.toml").write_text(SPACE + '\n[limits]\nstep_time = "1 ns"\n')
+    assert written(*ASKED, "--no-folder", "--json").code == 3
+    Path("space.toml").write_text(SPACE + '\n[want]\nper = ["set.width"]\n')
+    assert written(*ASKED, "--no-folder", "--json").code == 2

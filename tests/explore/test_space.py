@@ -1,0 +1,148 @@
+"""Spaces: counted and walked in order, from Python and from files, and every mistake of a file with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshcast.base import InputError, UsageError
+from meshcast.explore.hardware_values import hardware_value, number_of
+from meshcast.explore.measures import Constraints
+from meshcast.explore.space import Space, SpaceAxis
+from meshcast.explore.space_file import read_space
+from meshcast.hardware import resolve
+
+FILE = """\
+schema = "meshcast.space/1"
+model = "gpt2-tiny"
+on = ["dgx-h100", "dgx-a100"]
+devices = 4
+
+[set]
+batch = 8
+seq = [64, 128]
+
+[options]
+fidelity = "analytical"
+
+[hardware]
+"memory.bandwidth" = ["1x", "2x"]
+nvlink.link_bandwidth = "+10%"
+
+[plan]
+remat = ["full"]
+tp = [1, 2]
+
+[want]
+objectives = ["time", "cost"]
+price = 2
+tokens = "1B"
+per = ["on"]
+
+[limits]
+step_time = "2 s"
+power = "1 MW"
+"""
+
+
+def _file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "space.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_becomes_axes_options_choices_and_limits(tmp_path: Path) -> None:
+    read = read_space(_file(tmp_path, FILE))
+    names = [axis.name for axis in read.space.axes]
+    assert names == ["on", "set.seq", "hardware.memory.bandwidth", "hardware.nvlink.link_bandwidth"]
+    assert read.space.combinations == 2 * 2 * 2
+    assert read.space.plans == {"remat": ("full",), "tp": (1, 2)}
+    assert read.asked["constraints"] == Constraints(step_time_s=2.0, watts=1e6)
+    assert read.asked["tokens"] == 1e9
+    first = next(read.space.points())
+    assert (
+        first.asked["on"] == "dgx-h100+memory.bandwidth=3350000000000bytes/s+nvlink.link_bandwidth=27500000000bytes/s"
+    )
+    assert first.settings == {"batch": "8", "seq": "64"}
+    assert resolve(first.asked["on"]).levels[0].link_bandwidth == 27.5e9
+    assert [point.number for point in read.space.points()] == list(range(len(read.space)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ('model = "gpt2-tiny"', 'modle = "gpt2-tiny"', 2, "unknown key 'modle'"),
+        ("devices = 4", 'devices = "four"', 4, "devices is 'four'"),
+        ('fidelity = "analytical"', 'fidelty = "analytical"', 11, "no option 'fidelty'"),
+        ("tp = [1, 2]", "tensor = [1, 2]", 19, "tensor"),
+        ('remat = ["full"]', 'remat = ["most"]', 18, "remat=most"),
+        ('objectives = ["time", "cost"]', 'objectives = ["speed"]', 22, "no objective 'speed'"),
+        ('tokens = "1B"', 'tokens = "many"', 24, "no number of tokens"),
+        ('step_time = "2 s"', 'step_time = "2 W"', 28, "2 W"),
+        ('power = "1 MW"', 'heat = "1 MW"', 29, "unknown key 'heat'"),
+        ("seq = [64, 128]", "seq = []", 8, "no values"),
+        ('["1x", "2x"]', "[1, 2]", 14, "memory.bandwidth"),
+        ('["1x", "2x"]', '{ from = "4x", to = "1x", steps = 3 }', 14, "no range"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
+    path = _file(tmp_path, FILE.replace(old, new))
+    with pytest.raises(InputError) as told:
+        read_space(path)
+    assert said in told.value.message
+    assert told.value.where == f"{path}:{line}"
+
+
+def test_what_a_space_must_say(tmp_path: Path) -> None:
+    for text, said in (
+        ("model = 'gpt2-tiny'\n", "schema"),
+        ('schema = "meshcast.space/1"\nmodel = "gpt2-tiny"\n', "runs on"),
+        ('schema = "meshcast.space/1"\non = "h100-sxm"\n', "one model"),
+        (FILE.replace("[plan]", 'plans = ["dp=4"]\n[plan]').replace("[hardware]", "[hardwares]"), "unknown key"),
+    ):
+        with pytest.raises(InputError, match=said):
+            read_space(_file(tmp_path, text))
+
+
+def test_a_million_points_are_counted_without_being_walked() -> None:
+    axes = tuple(SpaceAxis(name=f"set.{name}", values=tuple(range(100))) for name in "abc")
+    space = Space(model="gpt2-tiny", asked={"on": "h100-sxm"}, axes=axes)
+    assert len(space) == 10**6
+    assert next(space.points()).settings == {"a": "0", "b": "0", "c": "0"}
+
+
+def test_an_axis_is_there_once_and_has_values() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        Space(model="m", axes=(SpaceAxis(name="on", values=("a",)), SpaceAxis(name="on", values=("b",))))
+    with pytest.raises(UsageError, match="no values"):
+        SpaceAxis(name="on", values=())
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("memory.bandwidth", "2x", 2 * 3.35e12),
+        ("memory.bandwidth", "4.8 TB/s", 4.8e12),
+        ("infiniband.latency", "-10%", 0.9 * 2.7e-6),
+        ("compute.clock", "+10%", 1.1 * 1.98e9),
+        ("nvlink.size", "2x", 16),
+    ],
+)
+def test_numbers_that_are_said_by_what_they_are_now(key: str, text: str, value: float) -> None:
+    cluster = resolve("dgx-h100")
+    changed = resolve(f"dgx-h100+{key}={hardware_value(cluster, key, text)}")
+    assert number_of(changed, key)[0] == pytest.approx(value)
+
+
+def test_a_number_that_hardware_does_not_have() -> None:
+    with pytest.raises(UsageError, match=r"no number 'memory\.speed'"):
+        hardware_value(resolve("dgx-h100"), "memory.speed", "2x")
+
+
+def test_a_node_of_another_size_has_whole_domains_around_it() -> None:
+    assert resolve("dgx-h100+nvlink.size=64").levels[0].size == 64
+    with pytest.raises(UsageError, match="no whole number"):
+        resolve("dgx-h100+nvlink.size=7")
+    with pytest.raises(UsageError, match="one switch"):
+        resolve("tpu-v5p-pod+ici.size=64")

@@ -1,0 +1,106 @@
+"""Run folders: what is finished is there whatever ends a run, each point once, and folders of one space become one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meshcast.base import UsageError
+from meshcast.explore.point import Outcome, Point
+from meshcast.explore.space import Space, SpaceAxis
+from meshcast.explore.store import ENVIRONMENT, POINTS, SUMMARY, TABLE, RunStore, merged, ordered, read_points
+
+SPACE = Space(model="m", asked={"on": "h100-sxm"}, axes=(SpaceAxis(name="set.batch", values=(1, 2, 3)),))
+OTHER = Space(model="m", asked={"on": "h100-sxm"}, axes=(SpaceAxis(name="set.batch", values=(1, 2)),))
+
+
+def _outcome(seconds: float) -> Outcome:
+    return Outcome(status="answered", step_time_s=seconds, breakdown_s={"compute": seconds})
+
+
+def _opened(path: Path, space: Space = SPACE, *, resume: bool = False) -> RunStore:
+    return RunStore.opened(path, space, "text", resume=resume, command=["meshcast"])
+
+
+def test_finished_points_are_there_again(tmp_path: Path) -> None:
+    store = _opened(tmp_path / "run")
+    points = list(SPACE.points())
+    store.keep(points[2], _outcome(2.0))
+    store.keep(points[0], _outcome(0.5))
+    store.keep(points[1], Outcome(status="failed", error="a bug"))
+    again = _opened(tmp_path / "run", resume=True)
+    assert again.kept() == {2: _outcome(2.0), 0: _outcome(0.5)}, "what failed is asked again"
+    assert [point for point, _ in read_points(tmp_path / "run")] == [points[2], points[0], points[1]]
+    assert [point.number for point, _ in ordered(tmp_path / "run")] == [0, 1, 2]
+
+
+def test_a_line_that_was_cut_off_is_passed_over_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    store = _opened(tmp_path / "run")
+    points = list(SPACE.points())
+    store.keep(points[0], _outcome(1.0))
+    with (tmp_path / "run" / POINTS).open("a") as file:
+        file.write('{"point": {"numb')
+    again = _opened(tmp_path / "run", resume=True)
+    again.keep(points[1], _outcome(2.0))
+    assert again.kept() == {0: _outcome(1.0), 1: _outcome(2.0)}
+
+
+def test_a_point_that_was_done_twice_counts_once_as_it_was_last(tmp_path: Path) -> None:
+    store = _opened(tmp_path / "run")
+    point = next(SPACE.points())
+    store.keep(point, _outcome(1.0))
+    store.keep(point, _outcome(3.0))
+    assert list(ordered(tmp_path / "run")) == [(point, _outcome(3.0))]
+
+
+def test_what_a_folder_refuses(tmp_path: Path) -> None:
+    store = _opened(tmp_path / "run")
+    store.keep(next(SPACE.points()), _outcome(1.0))
+    with pytest.raises(UsageError, match="earlier run"):
+        _opened(tmp_path / "run")
+    with pytest.raises(UsageError, match="another space"):
+        _opened(tmp_path / "run", OTHER, resume=True)
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "thesis.tex").touch()
+    with pytest.raises(UsageError, match="not empty"):
+        _opened(tmp_path / "else")
+
+
+def test_folders_of_several_machines_become_one(tmp_path: Path) -> None:
+    points = list(SPACE.points())
+    for name, numbers in (("a", (0, 1)), ("b", (1, 2))):
+        store = _opened(tmp_path / name)
+        for number in numbers:
+            store.keep(points[number], _outcome(number + 1.0))
+    assert merged([tmp_path / "a", tmp_path / "b"], tmp_path / "both") == 3
+    assert [point.number for point, _ in ordered(tmp_path / "both")] == [0, 1, 2]
+    assert _opened(tmp_path / "both", resume=True).kept()[2] == _outcome(3.0)
+    _opened(tmp_path / "other", OTHER)
+    with pytest.raises(UsageError, match="another space"):
+        merged([tmp_path / "a", tmp_path / "other"], tmp_path / "none")
+    with pytest.raises(UsageError, match="no exploration's folder"):
+        merged([tmp_path], tmp_path / "none")
+
+
+def test_the_summary_the_table_and_the_environment(tmp_path: Path) -> None:
+    store = _opened(tmp_path / "run")
+    for number, point in enumerate(SPACE.points()):
+        store.keep(point, _outcome(float(number)) if number else Outcome(status="infeasible"))
+
+    def row(point: Point, outcome: Outcome) -> dict[str, object]:
+        return {"number": point.number, **point.columns(), **outcome.columns()}
+
+    written = store.finish({"schema": "x"}, row)
+    folder = tmp_path / "run"
+    assert json.loads((folder / SUMMARY).read_text()) == {"schema": "x"}
+    told = json.loads((folder / ENVIRONMENT).read_text())
+    assert told["command"] == ["meshcast"]
+    assert told["packages"]["jax"]
+    if TABLE not in written:
+        pytest.skip("pyarrow is not installed")
+    table = pytest.importorskip("pyarrow.parquet").read_table(folder / TABLE)
+    assert table.column("number").to_pylist() == [0, 1, 2]
+    assert table.column("step_time_s").to_pylist() == [None, 1.0, 2.0]
+    assert table.column("set.batch").to_pylist() == ["1", "2", "3"]

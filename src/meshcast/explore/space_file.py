@@ -52,10 +52,10 @@ def read_space(path: Path) -> SpaceFile:
         InputError: The file cannot be read, or says something that no space has.
     """
     document = read_document(path)
-    return _Reader(document).read(path.read_text(encoding="utf-8"))
+    return _SpaceReader(document).read(path.read_text(encoding="utf-8"))
 
 
-class _Reader:
+class _SpaceReader:
     """Reads one file; whatever is wrong is told with the place of its key."""
 
     def __init__(self, document: Document) -> None:

@@ -31,6 +31,7 @@ from tests.results.test_printer import ONE
 OTHERS: dict[str, Any] = {name: value for name, (value, _, _) in SAMPLES.items() if name not in KEPT} | {
     "plan": "dp=2", "settings": {"batch": "2"}, "attention": "plain", "context_attention": "ring", "levers": 3,
     "compile_limit": 60.0,
+    "what_if": ("hbm=2x",),
 }  # fmt: skip
 VERBS = {
     "predict": (predict.predict_command, STAGES),

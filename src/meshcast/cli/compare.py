@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         "on": "it takes several",
         "fidelity": "it takes several",
         "levers": "answers are compared as they are asked for",
+        "what_if": "changed hardware is a column of its own: --on h200,h200+memory.bandwidth=9.6TB/s",
     },
 )
 def compare_command(

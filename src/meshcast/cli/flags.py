@@ -20,6 +20,7 @@ ORDER = (
     "on", "devices", "mesh", "plan", "fidelity", "profile", "simulator", "network", "partitioner", "lowering", "clocks", "data",
     "host", "scheduler", "channels", "contention", "overlap", "stack", "placement", "slow", "links", "background", "fabric",
     "beside", "dim", "trip_count", "setting", "indices", "approximate", "durations", "levers",
+    "what_if",
 )  # fmt: skip
 # A stack is no option: it brings some, of these stages.
 STACK = FlagText(

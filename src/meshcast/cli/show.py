@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     without={
         "devices": "what one device sees is shown, of the program's own mesh",
         "levers": "nothing is predicted",
+        "what_if": "nothing is predicted",
     },
 )
 def show_command(

@@ -17,6 +17,7 @@ from meshcast.traces import FORMAT_NAMES
     *STAGES,
     without={
         "levers": "a trace is of one answer, and says nothing about others",
+        "what_if": "a trace is of one answer, and says nothing about others",
         "durations": "they are of traces that are predicted, and a trace is written of a program",
     },
 )

@@ -15,6 +15,7 @@ from meshcast.jobs.program.run import Run
 from meshcast.jobs.resolve import Job, job_source, one_program, resolve_job
 from meshcast.jobs.serving import with_noticed
 from meshcast.jobs.traced.job import TraceJob
+from meshcast.jobs.what_ifs import with_what_ifs
 from meshcast.options import Options
 from meshcast.programs import Target
 from meshcast.results import Prediction, Throughput
@@ -47,6 +48,8 @@ def predict(target: Target | Pipeline, options: Options | None = None, **overrid
         # A trace has decided what could be changed.
         helped = how_many(chosen.levers) and not isinstance(job, TraceJob)
         prediction = with_levers(question, again) if helped else question.prediction
+        if chosen.what_if:
+            prediction = with_what_ifs(replace(question, prediction=prediction), again)
     return replace(prediction, seconds=time.perf_counter() - started)
 
 

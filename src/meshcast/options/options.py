@@ -37,6 +37,13 @@ def _on(name: str, value: Any) -> str | Cluster:
     return resolve(found) if isinstance(found, Device) else found
 
 
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    """One text, or several."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(str(checked(name, each, (str,))) for each in checked(name, value, (tuple, list)))
+
+
 def _lever_count(levers: str | None) -> bool | int:
     """What `--levers` says; a few where nothing is said."""
     known = {None: True, "none": False, "all": ALL_LEVERS}
@@ -54,6 +61,7 @@ class Options:
         on: The name of a device or cluster of the catalogue, a file, a `Cluster`, or a `Device`, which is kept as its cluster.
         devices: How many; None: as many as the program's mesh has.
         levers: How many changes are predicted to see what would help; True: a few.
+        what_if: Changes of the hardware, each predicted alone and those of one text together: `nvlink=2x,hbm=1.5x,sm=+10%`.
         parts: All other options, by stage.
         brought: By a stack; `with_stack` writes it, and it is no way to ask for one.
         written: Flat names of those that are asked for expressly, also where they have their default's value.
@@ -80,6 +88,17 @@ class Options:
         help="How many changes are predicted to see what would help most, or what would make it fit; a few by default.",
         kinds=(bool, int),
         from_flags=_lever_count,
+        unset=None,
+        told=None,
+    )
+    what_if: tuple[str, ...] = option(
+        (),
+        flag="--what-if",
+        metavar="CHANGES",
+        help="The same on changed hardware, each change alone and all together: nvlink=2x,hbm=1.5x,sm=+10%.",
+        repeated=True,
+        read=_texts,
+        from_flags=lambda texts: tuple(texts or ()),
         unset=None,
         told=None,
     )
@@ -146,7 +165,7 @@ class Options:
 
     def having(self, **values: Any) -> Options:
         """A copy of the options with single ones changed, by their flat names or as parts, whoever has decided that."""
-        kept = {name: getattr(self, name) for name in ("on", "devices", "levers", "parts", *KEPT)}
+        kept = {name: getattr(self, name) for name in ("on", "devices", "levers", "what_if", "parts", *KEPT)}
         return Options(**{**kept, **values})
 
     def changed(self, overrides: Mapping[str, object], *, where: str, but: Collection[str] = ()) -> Options:

@@ -34,3 +34,4 @@ from meshcast.results.timed import Lever as Lever
 from meshcast.results.timed import RankShare as RankShare
 from meshcast.results.timed import Timed as Timed
 from meshcast.results.trust import Trust as Trust
+from meshcast.results.what_if import WhatIf as WhatIf

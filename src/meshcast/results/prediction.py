@@ -15,6 +15,7 @@ from meshcast.results.serving import Serving
 from meshcast.results.throughput import Throughput
 from meshcast.results.timed import CollectiveShare, KernelShare, Lever, RankShare, Timed
 from meshcast.results.trust import Trust
+from meshcast.results.what_if import WhatIf
 from meshcast.simulate import Breakdown, MemoryUse, Timeline
 
 SCHEMA = "meshcast.prediction/1"
@@ -65,6 +66,7 @@ class Prediction:
         facts: The facts of the program's capture, told among the inputs.
         inputs: Everything that shaped it.
         throughput: Of models, whose batches are known.
+        what_ifs: The same on changed hardware, as it was asked for.
         trust: Of whole steps.
         warnings: Sentences.
         version: Of meshcast.
@@ -96,6 +98,7 @@ class Prediction:
     facts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     inputs: Inputs | None = field(default=None, repr=False)
     throughput: Throughput | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
     trust: Trust | None = None
     warnings: tuple[str, ...] = ()
     version: str = ""
@@ -225,6 +228,7 @@ class Prediction:
             "inputs": self.inputs.to_json() if self.inputs is not None else None,
             "throughput": self.throughput.to_json() if self.throughput is not None else None,
             "levers": [asdict(lever) for lever in self.levers],
+            **({"what_if": [asdict(each) for each in self.what_ifs]} if self.what_ifs else {}),
             "top_kernels": [asdict(share) for share in self.top_kernels],
             "collectives": [asdict(share) for share in self.collectives],
             **(self.communication.to_json() if self.communication is not None else {}),

@@ -179,9 +179,15 @@ def _html(section: Section) -> str:
 def prediction_sections(prediction: Prediction) -> list[Section]:
     """The sections of a prediction's text, the most important first."""
     from meshcast.results.communication import communication_sections  # which is made of sections itself
+    from meshcast.results.what_if import what_if_sections
 
     if prediction.infeasible is not None:
-        return [*_infeasible(prediction, prediction.infeasible), *_pipeline(prediction), *_closing(prediction)]
+        return [
+            *_infeasible(prediction, prediction.infeasible),
+            *_pipeline(prediction),
+            *what_if_sections(prediction.what_ifs),
+            *_closing(prediction),
+        ]
     return [
         _headline(prediction),
         *([Section(rows=prediction.serving.rows())] if prediction.serving is not None else ()),
@@ -193,6 +199,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
         *(communication_sections(found, prediction.step_time_s or 0.0) if (found := prediction.communication) else ()),
         *_ranks(prediction),
         *_kernels(prediction),
+        *what_if_sections(prediction.what_ifs),
         *_levers(prediction),
         *_closing(prediction),
     ]

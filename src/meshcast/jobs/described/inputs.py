@@ -28,7 +28,7 @@ RESOLVED = ("devices", "mesh")
 # Told in other words: the plan's keys and the model's settings, the state of devices and links, the stack.
 SPREAD = ("plan", "settings", "attention", "context_attention", "conditions", "brought")
 # Without any part in the prediction itself.
-NO_PART = ("levers", "written", "compile_limit")
+NO_PART = ("levers", "what_if", "written", "compile_limit")
 
 
 def told_options() -> dict[str, str]:

@@ -12,7 +12,7 @@ from meshcast.network import OPTIMISE
 from meshcast.options import Options
 
 # Heeded however durations come about; `channels` as 0 (the trace's own) or 1, `placement` (below) as a file.
-HEEDED = frozenset({"on", "durations", "levers", "approximate", "channels", "conditions", "written"})
+HEEDED = frozenset({"on", "durations", "levers", "what_if", "approximate", "channels", "conditions", "written"})
 # Heeded by what is worked out, and by nothing that is replayed.
 HEEDED_BY_ESTIMATES: Mapping[str, str] = {
     "fidelity": "--fidelity",

@@ -1,0 +1,52 @@
+"""`WhatIf`: the same target on hardware with other numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshcast.base import format_energy, format_time
+from meshcast.results.printer import Section, columns, percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Changes of the hardware that were asked for, and what they give.
+
+    Attributes:
+        change: The changes as they were asked for.
+        on: The hardware that comes of them, as `--on` takes it.
+        feasible: Whether it fits there.
+        step_time_s: The step with them; None where it does not fit.
+        speedup: How many times as fast the step is; None where it does not fit here or there.
+        throughput_per_s: Tokens, images or samples a second; None of programs.
+        energy_j: Joules of a step and device.
+        mfu: Model FLOPs utilisation, of the changed peak.
+    """
+
+    change: str
+    on: str
+    feasible: bool
+    step_time_s: float | None
+    speedup: float | None
+    throughput_per_s: float | None
+    energy_j: float | None
+    mfu: float | None
+
+
+def what_if_sections(found: Sequence[WhatIf]) -> list[Section]:
+    """A table of the changes; none where nothing was asked for."""
+    if not found:
+        return []
+    rows = [
+        (
+            each.change.replace(",", ", "),
+            format_time(each.step_time_s) if each.step_time_s is not None else "does not fit",
+            f"{each.speedup:.3g}x" if each.speedup is not None else "",
+            format_energy(each.energy_j) if each.energy_j is not None else "",
+            percent(each.mfu) if each.mfu is not None else "",
+        )
+        for each in found
+    ]
+    heads = columns("what if", ">step time", ">speed", ">energy", ">MFU")
+    return [Section(title="What if", columns=heads, rows=rows, note="each was predicted; MFU of the changed peak")]

@@ -1,0 +1,53 @@
+"""What if the hardware had other numbers: each alone, all together, and what `--on` gives by the same name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshcast import predict
+from meshcast.base import UsageError
+from meshcast.hardware import resolve
+
+STREAM = """
+func.func public @main(%x: tensor<268435456xf32>) -> tensor<268435456xf32> {
+  %y = stablehlo.add %x, %x : tensor<268435456xf32>
+  return %y : tensor<268435456xf32>
+}"""
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Path:
+    """A program that the memory limits."""
+    path = tmp_path / "stream.mlir"
+    path.write_text(STREAM)
+    return path
+
+
+def test_each_change_alone_and_all_together_as_on_gives_them(stream: Path) -> None:
+    found = predict(stream, on="h200", fidelity="roofline", what_if=("hbm=2x,launch=0.5x", "flops=2x"))
+    assert [each.change for each in found.what_ifs] == ["hbm=2x", "launch=0.5x", "hbm=2x,launch=0.5x", "flops=2x"]
+    assert found.what_ifs[0].speedup == pytest.approx(2, rel=0.01)
+    assert found.what_ifs[3].speedup == pytest.approx(1)
+    for each in found.what_ifs:
+        assert each.step_time_s == predict(stream, on=each.on, fidelity="roofline").step_time_s
+    assert [each["change"] for each in found.to_json()["what_if"]] == [each.change for each in found.what_ifs]
+    assert "What if" in str(found)
+
+
+def test_without_a_question_there_is_no_answer(stream: Path) -> None:
+    assert "what_if" not in predict(stream, on="h200", fidelity="roofline").to_json()
+
+
+def test_more_memory_makes_it_fit(stream: Path) -> None:
+    found = predict(stream, on="h200+memory.capacity=1GiB", fidelity="roofline", what_if="capacity=4x,hbm=2x")
+    assert not found.feasible
+    assert [each.feasible for each in found.what_ifs] == [True, False, True]
+    assert [each.step_time_s is None for each in found.what_ifs] == [False, True, False]
+    assert "does not fit" in str(found)
+
+
+def test_hardware_without_a_name_is_refused(stream: Path) -> None:
+    with pytest.raises(UsageError, match="has a name or a file"):
+        predict(stream, on=resolve("h200"), what_if="hbm=2x")

@@ -1,3 +1,4 @@
+from meshcast.results.changes import WhatIf as WhatIf
 from meshcast.results.communication import Communication as Communication
 from meshcast.results.communication import GroupShare as GroupShare
 from meshcast.results.communication import LinkUse as LinkUse
@@ -34,4 +35,3 @@ from meshcast.results.timed import Lever as Lever
 from meshcast.results.timed import RankShare as RankShare
 from meshcast.results.timed import Timed as Timed
 from meshcast.results.trust import Trust as Trust
-from meshcast.results.what_if import WhatIf as WhatIf

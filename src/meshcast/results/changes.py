@@ -1,12 +1,18 @@
-"""`WhatIf`: the same target on hardware with other numbers."""
+"""What changes give: those of the hardware that were asked for (`WhatIf`), and those that were tried because they may help."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from meshcast.base import format_energy, format_time
 from meshcast.results.printer import Section, columns, percent
+
+if TYPE_CHECKING:
+    from meshcast.results.prediction import Prediction
+
+LEVER_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +56,18 @@ def what_if_sections(found: Sequence[WhatIf]) -> list[Section]:
     ]
     heads = columns("what if", ">step time", ">speed", ">energy", ">MFU")
     return [Section(title="What if", columns=heads, rows=rows, note="each was predicted; MFU of the changed peak")]
+
+
+def lever_sections(prediction: Prediction) -> list[Section]:
+    """A table of what would help most; none where nothing does, or nothing was tried."""
+    if not prediction.levers or not prediction.step_time_s:
+        return []
+    served = all(lever.request_time_s is not None for lever in prediction.levers)
+    heads = columns("change", ">request time" if served else ">step time", ">saves", "by")
+    rows = [
+        (lever.change, format_time(lever.request_time_s or lever.step_time_s), percent(lever.saved_share), lever.flag)
+        for lever in prediction.levers[:LEVER_ROWS]
+    ]
+    work = "of the time for the same work" if prediction.throughput is not None else "of the step"
+    note = f"each was predicted, with the flag in place of what is asked now{CHANGED_BY[prediction.lowering]}; saves {work}"
+    return [Section(title="What would help most", columns=heads, rows=rows, note=note)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from meshcast.results.changes import WhatIf
 from meshcast.results.communication import Communication
 from meshcast.results.infeasible import Infeasible
 from meshcast.results.inputs import Inputs
@@ -15,7 +16,6 @@ from meshcast.results.serving import Serving
 from meshcast.results.throughput import Throughput
 from meshcast.results.timed import CollectiveShare, KernelShare, Lever, RankShare, Timed
 from meshcast.results.trust import Trust
-from meshcast.results.what_if import WhatIf
 from meshcast.simulate import Breakdown, MemoryUse, Timeline
 
 SCHEMA = "meshcast.prediction/1"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
-from meshcast.results.lowered_by import CHANGED_BY, LOWERING_NOTES
+from meshcast.results.lowered_by import LOWERING_NOTES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshcast.simulate import MemoryUse
 
 TEXT_WIDTH, WIDE = 100, 120
-COLLECTIVE_ROWS, KERNEL_ROWS, LEVER_ROWS = 6, 5, 4
+COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
 BAR, BAR_CELLS = "█", 24
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
@@ -178,8 +178,8 @@ def _html(section: Section) -> str:
 
 def prediction_sections(prediction: Prediction) -> list[Section]:
     """The sections of a prediction's text, the most important first."""
+    from meshcast.results.changes import lever_sections, what_if_sections
     from meshcast.results.communication import communication_sections  # which is made of sections itself
-    from meshcast.results.what_if import what_if_sections
 
     if prediction.infeasible is not None:
         return [
@@ -200,7 +200,7 @@ def prediction_sections(prediction: Prediction) -> list[Section]:
         *_ranks(prediction),
         *_kernels(prediction),
         *what_if_sections(prediction.what_ifs),
-        *_levers(prediction),
+        *lever_sections(prediction),
         *_closing(prediction),
     ]
 
@@ -353,20 +353,6 @@ def _kernels(prediction: Prediction) -> list[Section]:
         for share in prediction.top_kernels[:KERNEL_ROWS]
     ]
     return [Section(title="Top kernels", columns=heads, rows=rows)]
-
-
-def _levers(prediction: Prediction) -> list[Section]:
-    if not prediction.levers or not prediction.step_time_s:
-        return []
-    served = all(lever.request_time_s is not None for lever in prediction.levers)
-    heads = columns("change", ">request time" if served else ">step time", ">saves", "by")
-    rows = [
-        (lever.change, format_time(lever.request_time_s or lever.step_time_s), percent(lever.saved_share), lever.flag)
-        for lever in prediction.levers[:LEVER_ROWS]
-    ]
-    work = "of the time for the same work" if prediction.throughput is not None else "of the step"
-    note = f"each was predicted, with the flag in place of what is asked now{CHANGED_BY[prediction.lowering]}; saves {work}"
-    return [Section(title="What would help most", columns=heads, rows=rows, note=note)]
 
 
 def _infeasible(prediction: Prediction, problem: Infeasible) -> list[Section]:

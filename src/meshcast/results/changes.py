@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshcast.base import format_energy, format_time
+from meshcast.results.lowered_by import CHANGED_BY
 from meshcast.results.printer import Section, columns, percent
 
 if TYPE_CHECKING:

@@ -97,6 +97,8 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
         return _from_export(data, name=name, where=where, dims=dims)
     del data
     text = shortened(text)
+    if len(text) > size_limit():
+        text = shortened(text, keep=0)
     _check_size(len(text), size_limit(), where)
     local = False
     if text.lstrip().startswith("HloModule"):

@@ -47,6 +47,9 @@ from meshcast.evidence.validate.ops.rows import RowChoice as RowChoice
 from meshcast.evidence.validate.ops.rows import chosen_rows as chosen_rows
 from meshcast.evidence.validate.ops.rows import read_op_rows as read_op_rows
 from meshcast.evidence.validate.peers import read_peers as read_peers
+from meshcast.evidence.validate.plan_choices import choices_json as choices_json
+from meshcast.evidence.validate.plan_choices import plan_choices as plan_choices
+from meshcast.evidence.validate.plan_choices import plan_groups as plan_groups
 from meshcast.evidence.validate.programs import validate_programs as validate_programs
 from meshcast.evidence.validate.runs.comparison import chosen_runs as chosen_runs
 from meshcast.evidence.validate.runs.comparison import validate_runs as validate_runs

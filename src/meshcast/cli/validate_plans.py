@@ -1,0 +1,65 @@
+"""`meshcast validate plans FILE.csv`: would we have picked the plan that was the fastest?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.judged import judged
+from meshcast.cli.patience import INTERRUPTED
+
+
+def plans_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Runs, as validate runs takes them.")],
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="REGEX", help="Rows whose id, source, hardware or model it is found in."),
+    ] = None,
+    any_batch: Annotated[
+        bool, typer.Option("--any-batch", help="Compare runs of other batches too, by the time of a sequence.")
+    ] = False,
+    fidelity: flags.Fidelity = "auto",
+    network: flags.Network = "alpha-beta",
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    json: flags.Json = False,
+) -> None:
+    """Predicts runs that differ in their plan only, and says whether the plan that we would pick was the fastest.
+
+    A pick within 3 % of the fastest is good. The exit code is 0 when the validation ran; groups of which fewer than two
+    runs were predicted count as failed.
+    """
+    from meshcast.base import UsageError
+    from meshcast.cli.app import emit_json
+    from meshcast.evidence import choices_json, chosen_runs, plan_choices, plan_groups, read_run_rows, validate_runs
+    from meshcast.options import Options, check_fidelity
+    from meshcast.results import Section, columns, percent, print_sections
+
+    check_fidelity(fidelity)
+    groups = plan_groups(chosen_runs(read_run_rows(file), only=only, limit=None), any_batch=any_batch)
+    if not groups:
+        raise UsageError(
+            "no two runs differ in their plan only", where=str(file), fix="--any-batch compares more of them"
+        )
+    rows = [row for members in groups.values() for row in members]
+    options = Options(fidelity=fidelity, network=network, levers=False)
+    found = validate_runs(rows, options, over_memory=True, jobs=jobs)
+    results, interrupted = judged(found, len(rows), "runs", json=False)
+    choices = plan_choices(groups, results)
+    summary = choices_json(choices, len(groups))
+    if json:
+        for choice in choices:
+            emit_json(choice.to_json())
+        emit_json(summary)
+    else:
+        told = [
+            (each.name, str(len(each.results)), each.pick.row.id, each.best.row.id, percent(each.regret))
+            for each in choices
+        ]
+        good = f"{summary['good']} of {len(choices)} picks are the fastest or within 3 % of it"
+        titles = columns("~runs that differ in their plan", ">runs", "~picked", "~fastest", ">slower by")
+        print_sections([Section(title="plans that we would pick", columns=titles, rows=told, note=good)])
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from meshcast import predict
+from meshcast import Options, predict
 from meshcast.base import UsageError
 from meshcast.hardware import resolve
+from meshcast.jobs.front import answered
+from meshcast.jobs.levers import Question
+from meshcast.jobs.resolve import resolve_job
+from meshcast.jobs.what_ifs import with_what_ifs
 
 STREAM = """
 func.func public @main(%x: tensor<268435456xf32>) -> tensor<268435456xf32> {
@@ -51,3 +56,18 @@ def test_more_memory_makes_it_fit(stream: Path) -> None:
 def test_hardware_without_a_name_is_refused(stream: Path) -> None:
     with pytest.raises(UsageError, match="has a name or a file"):
         predict(stream, on=resolve("h200"), what_if="hbm=2x")
+
+
+def test_a_compiled_step_is_told_with_the_change_of_modelled_kernels(stream: Path) -> None:
+    def again(options: Options) -> Question:
+        return answered(resolve_job(stream, options))
+
+    modelled = again(Options(on="h200", fidelity="roofline", what_if="hbm=2x"))
+    timed = modelled.prediction.timed
+    assert timed is not None
+    slower = replace(modelled.prediction, lowering="compiled", timed=replace(timed, step_time_s=3 * timed.step_time_s))
+    (found,) = with_what_ifs(replace(modelled, prediction=slower), again).what_ifs
+    (plain,) = with_what_ifs(modelled, again).what_ifs
+    assert found.speedup == plain.speedup
+    assert found.step_time_s == pytest.approx(3 * (plain.step_time_s or 0))
+    assert found.energy_j == pytest.approx(3 * (plain.energy_j or 0))

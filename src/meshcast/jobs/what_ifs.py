@@ -1,4 +1,8 @@
-"""What if the hardware had other numbers: each change that is asked for, alone and all of a question together."""
+"""What if the hardware had other numbers: each change that is asked for, alone and all of a question together.
+
+Of a compiled program both sides of a comparison have modelled kernels, as with what would help (`jobs/levers/trying.py`): the
+change is theirs, the step that it is told of the compiled one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import replace
 
 from meshcast.base import UsageError
 from meshcast.hardware import named_with_changes, separate_changes
-from meshcast.jobs.levers import Question
+from meshcast.jobs.levers import Question, comparable
 from meshcast.options import Options
 from meshcast.results import Prediction, WhatIf
 
@@ -33,11 +37,30 @@ def with_what_ifs(question: Question, again: Again) -> Prediction:
         )
     # All names are made before anything is predicted, so that a mistake in the last does not cost the first.
     asked = [(change, named_with_changes(options.on, question.cluster, change)) for change in _sets(options.what_if)]
-    found = tuple(
-        _what_if(question.prediction, change, on, again(options.changed({"on": on}, where="--what-if")))
+    before = comparable(question, again)
+    found = [
+        _what_if(before, change, on, again(before.options.changed({"on": on}, where="--what-if")))
         for change, on in asked
+    ]
+    step, modelled = question.prediction.step_time_s, before.prediction.step_time_s
+    if before is not question and step and modelled:
+        found = [_scaled(each, step / modelled) for each in found]
+    return replace(question.prediction, what_ifs=tuple(found))
+
+
+def _scaled(found: WhatIf, scale: float) -> WhatIf:
+    """What is told of a step that takes `scale` as long as the one that the change was compared with."""
+
+    def times(value: float | None, factor: float) -> float | None:
+        return value * factor if value is not None else None
+
+    return replace(
+        found,
+        step_time_s=times(found.step_time_s, scale),
+        throughput_per_s=times(found.throughput_per_s, 1 / scale),
+        energy_j=times(found.energy_j, scale),
+        mfu=times(found.mfu, 1 / scale),
     )
-    return replace(question.prediction, what_ifs=found)
 
 
 def _sets(asked: tuple[str, ...]) -> Iterator[str]:
@@ -49,15 +72,14 @@ def _sets(asked: tuple[str, ...]) -> Iterator[str]:
             yield ",".join(changes)
 
 
-def _what_if(now: Prediction, change: str, on: str, other: Question) -> WhatIf:
-    then = other.prediction
-    both = now.step_time_s is not None and then.step_time_s
+def _what_if(before: Question, change: str, on: str, other: Question) -> WhatIf:
+    now, then = before.prediction.step_time_s, other.prediction
     return WhatIf(
         change=change,
         on=on,
         feasible=then.feasible,
         step_time_s=then.step_time_s,
-        speedup=now.step_time_s / then.step_time_s if both and now.step_time_s and then.step_time_s else None,
+        speedup=now / then.step_time_s if now and then.step_time_s else None,
         throughput_per_s=then.throughput.per_s if then.throughput is not None and then.feasible else None,
         energy_j=then.energy_j,
         mfu=then.mfu,

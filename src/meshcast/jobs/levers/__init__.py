@@ -3,5 +3,6 @@
 from meshcast.jobs.levers.candidate import Candidate as Candidate
 from meshcast.jobs.levers.candidate import Question as Question
 from meshcast.jobs.levers.trying import TRIED as TRIED
+from meshcast.jobs.levers.trying import comparable as comparable
 from meshcast.jobs.levers.trying import how_many as how_many
 from meshcast.jobs.levers.trying import with_levers as with_levers

@@ -42,7 +42,7 @@ def with_levers(question: Question, again: Again) -> Prediction:
     limit, timed = how_many(question.options.levers), question.prediction.timed
     if timed is None:
         return with_fixes(question, again, limit)
-    asked = _modelled(question, again) if question.prediction.lowering == "compiled" and limit else question
+    asked = comparable(question, again) if limit else question
     found = [lever for candidate, other in _tried(asked, again, limit) if (lever := _lever(asked, candidate, other))]
     if asked is not question and asked.prediction.step_time_s:
         scale = timed.step_time_s / asked.prediction.step_time_s
@@ -51,9 +51,14 @@ def with_levers(question: Question, again: Again) -> Prediction:
     return replace(question.prediction, timed=replace(timed, levers=tuple(ranked)))
 
 
-def _modelled(question: Question, again: Again) -> Question:
-    """The same question, answered with modelled kernels; itself where these have no answer, or none that fits."""
+def comparable(question: Question, again: Again) -> Question:
+    """The question that changes are compared with: one that was compiled, answered with modelled kernels.
+
+    It is the question itself where nothing was compiled, or where modelled kernels have no answer, or none that fits.
+    """
     options = question.options
+    if question.prediction.lowering != "compiled":
+        return question
     fidelity = "auto" if options.estimate.fidelity == "compiled" else options.estimate.fidelity
     try:
         found = again(options.having(lowering="modelled", fidelity=fidelity, levers=False))

@@ -32,6 +32,10 @@ def program(body: str, donated: bool = False, after: str = "%w#1, %w#2", start: 
 
 GROWS = f"%u = stablehlo.add %x, %y : {T}\n stablehlo.return %j, %u, %y : tensor<i32>, {T}, {T}"
 SWAPS = f"%u = stablehlo.add %x, %y : {T}\n stablehlo.return %j, %y, %x : tensor<i32>, {T}, {T}"
+# New values of both, each of both old ones: a bisection's ends.
+NARROWS = f"""%u = stablehlo.add %x, %y : {T}
+          %v = stablehlo.multiply %x, %y : {T}
+          stablehlo.return %j, %u, %v : tensor<i32>, {T}, {T}"""
 STARTED = f"%s = stablehlo.tanh %a : {T}"
 
 
@@ -70,3 +74,15 @@ def test_a_value_read_by_what_depends_on_its_successor_is_copied() -> None:
           %v = stablehlo.reshape %r : ({square}) -> {T}
           stablehlo.return %j, %u, %v : tensor<i32>, {T}, {T}"""
     assert copies(program(body))[1] == 1
+
+
+def test_a_kernel_that_renews_several_values_from_their_old_ones_writes_over_none() -> None:
+    """Both are copied at the turn's end; as all goes by elements, the copies are results of the kernel itself."""
+
+    def renewing(body: str) -> Kernel:
+        (loop,) = loops(lower_text(program(body)))
+        (kernel,) = [s for s in loop.body.steps if isinstance(s, Kernel) and s.written_bytes >= COPIED]
+        return kernel
+
+    assert len(renewing(NARROWS).writes) == 4
+    assert len(renewing(GROWS).writes) == 1

@@ -30,6 +30,7 @@ from meshcast.lower.scatters import has_one_index, scatter_into_addends, with_si
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.small_kernels import clears_first, memset
+from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
 from meshcast.workload import Attention, Op, OpKind
@@ -154,6 +155,16 @@ def has_simple_indices(draft: BlockDraft) -> bool:
 def slice_simple_indices(draft: BlockDraft) -> None:
     """`with_simple_indices`."""
     draft.ops = with_simple_indices(draft.ops, draft.buffer, draft.values.tensors)
+
+
+def has_sorted_tops(draft: BlockDraft) -> bool:
+    """Whether a block has top-k's that are sorts."""
+    return OpKind.SORT in draft.kinds and any(map(is_sorted_whole, draft.costs))
+
+
+def sort_tops(draft: BlockDraft) -> None:
+    """`with_sorted_tops`."""
+    draft.ops = with_sorted_tops(draft.ops, draft.values)
 
 
 def merge_dots(draft: BlockDraft) -> None:

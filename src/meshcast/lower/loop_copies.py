@@ -4,11 +4,12 @@ A loop writes over the buffers that it is given. What it changes is copied first
 argument that is not donated, a constant, a value that is read behind the loop or begins two carried values. Inside, a
 carried value that a turn only hands on to another place is copied at the turn's end, and so is a new value that is needed to
 compute what still reads the old one, or that is computed from it other than element by element: no order of kernels lets it be
-written into the carried buffer.
+written into the carried buffer. A kernel that computes the new values of several from the old ones of the same writes over none.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
 
@@ -69,11 +70,20 @@ def _turn(body: Schedule, values: ValueTypes) -> Schedule:
     made = {value: index for index, step in enumerate(inner.steps) for value in step.writes}
     outputs, taken = list(inner.outputs), set[int]()
     copies: list[Step] = []
-    for position, (before, after) in enumerate(zip(inner.inputs, inner.outputs, strict=True)):
+    carried = list(zip(inner.inputs, inner.outputs, strict=True))
+    renewed = Counter(
+        [
+            index
+            for before, after in carried
+            if (index := made.get(after)) is not None and before in inner.steps[index].reads
+        ]
+    )
+    for position, (before, after) in enumerate(carried):
         if before == after:
             continue
         index = made.get(after)
-        if index is not None and after not in taken and _takes_the_place(inner, index, before):
+        several = index is not None and renewed[index] > 1 and before in inner.steps[index].reads
+        if index is not None and after not in taken and not several and _takes_the_place(inner, index, before):
             taken.add(after)
             continue
         outputs[position], copy = _copied(after, values, "")

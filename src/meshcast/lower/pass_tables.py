@@ -161,6 +161,12 @@ XLA_GPU = PassTable(
             block.has_simple_indices,
         ),
         _Block(
+            "sorted tops",
+            "the largest of rows are cut off a sort where XLA has no kernel for them; anywhere before fusion",
+            block.sort_tops,
+            block.has_sorted_tops,
+        ),
+        _Block(
             "merged products",
             "products that share an operand are one; once operands have their layouts",
             block.merge_dots,

@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--only", help="groups of models of so many billion parameters")
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args()
-    with asked.file.open(newline="") as file:
+    with asked.file.open(newline="", encoding="utf-8-sig") as file:
         rows = [row for row in csv.DictReader(file) if asked.only in (None, row["Parameters (billion)"])]
     engine = engine_named("processes", workers=asked.jobs)
     groups: defaultdict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)

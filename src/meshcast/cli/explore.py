@@ -11,6 +11,8 @@ import typer
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import INTERRUPTED, patience
 
+PLOT = "plot.svg"
+
 
 def explore_command(
     space: Annotated[Path, typer.Argument(metavar="SPACE.toml", help="What is searched over (docs/exploring.md).")],
@@ -48,9 +50,9 @@ def explore_command(
     Points are kept in the run folder as they are finished: Ctrl-C keeps them, and --resume goes on. The exit code is 3
     where no point runs and keeps to the limits.
     """
-    from meshcast.base import UsageError, file_name
+    from meshcast.base import UsageError, file_name, write_whole
     from meshcast.cli.app import emit_json
-    from meshcast.explore import RunStore, explore, merged, price_notes, print_exploration, read_space
+    from meshcast.explore import RunStore, exploration_svg, explore, merged, price_notes, print_exploration, read_space
 
     if no_folder and (out is not None or resume or merge):
         raise UsageError("--no-folder keeps nothing", where="--no-folder", fix="leave it out")
@@ -70,6 +72,9 @@ def explore_command(
         )  # fmt: skip
     if store is not None:
         written = store.finish(found.to_json(), found.row_of)
+        if found.best:
+            write_whole(folder / PLOT, exploration_svg(found, title=f"points of {space.name}").encode())
+            written.append(PLOT)
         print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
     if json:
         for each in found.found if points else ():

@@ -9,6 +9,7 @@ from meshcast.explore.money import Price as Price
 from meshcast.explore.money import count_of as count_of
 from meshcast.explore.money import whole_run as whole_run
 from meshcast.explore.plans import PlanSpace as PlanSpace
+from meshcast.explore.plot import exploration_svg as exploration_svg
 from meshcast.explore.point import Outcome as Outcome
 from meshcast.explore.point import Point as Point
 from meshcast.explore.questions import PlanQuestion as PlanQuestion

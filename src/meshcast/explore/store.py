@@ -4,6 +4,7 @@ space.toml        the space, as it was given
 points.jsonl      a line for each finished point, in the order they were finished: {"point": ..., "outcome": ...}
 points.parquet    the same as one flat table, in the order of the space (with the extra `explore`, which brings pyarrow)
 summary.json      what `--json` prints at the end
+plot.svg          a picture of the points that are held (`explore/plot.py`)
 environment.json  versions, machine, command line, and the hash of the space that the points belong to
 
 Lines are written whole, one by one: whatever ends a run leaves all points that were finished. A line that is cut off, as a

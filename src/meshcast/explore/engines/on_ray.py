@@ -31,6 +31,7 @@ class OnRay:
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0)(_Worker)
         self._actors: list[Any] = [None] * count
+        self._died = [False] * count
         self._lanes = Lanes(count, self._do)
 
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
@@ -39,11 +40,13 @@ class OnRay:
 
     def _do(self, lane: int, work: SearchWork) -> Answer:
         if self._actors[lane] is None:
-            self._actors[lane] = self._actor.remote()
+            # Where a machine has gone there may be no core left for a new actor: it shares those of others, and does not wait.
+            actor = self._actor.options(num_cpus=0) if self._died[lane] else self._actor
+            self._actors[lane] = actor.remote()
         try:
             found = self._ray.get(self._actors[lane].answer.remote(json.dumps(work.to_json())))
         except self._ray.exceptions.RayError as error:  # the actor, its machine, or what it stored has gone
-            self._actors[lane] = None
+            self._actors[lane], self._died[lane] = None, True
             raise DiedError(str(error).splitlines()[0]) from None
         return answer_of(json.loads(found))
 

@@ -19,7 +19,8 @@ SMALLER = (
     (r"gpt3-175b|llama3-70b|llama3-8b", "gpt2-tiny"), (r"llama3\.2-1b", "llama3-tiny"), (r"\b1024\b", "4"),
     (r"16,32,64,128", "2,4"), (r"devices = \[8, 16, 32, 64, 128, 256\]", "devices = [1, 2]"), (r"devices = 64", "devices = 2"),
     (r"batch( ?= ?)\d+", r"batch\g<1>4"), (r"seq( ?= ?)\d+", r"seq\g<1>64"), (r"fsdp=(8|16)", "fsdp=2"),
-    (r"--largest seq", "--largest mbs"), (r"remat = .*", 'remat = "full"\nmbs = 1\ntp = 1\npp = 1'), (r"\npp = 1\nremat", r"\nremat"),
+    (r"--largest seq", "--largest mbs"), (r"remat = .*", 'remat = "full"\nmbs = 1\ntp = 1\npp = 1'),
+    (r"\npp = 1\nremat", r"\nremat"), (r'\["0.25x", "0.5x", "1x", "2x"\]', '["1x"]'), (r'"(matrix.bf16|power.tdp)" = .*', ""),
 )  # fmt: skip
 FEWER = ("--try", "remat=full", "--try", "tp=1", "--try", "pp=1", "--top", "1")
 

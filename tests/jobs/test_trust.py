@@ -78,7 +78,7 @@ def test_intervals_widen_by_class_and_light_is_never_beaten(product: Program) ->
         cluster = resolve("h200")
         assert prediction.interval_s is not None
         unchecked = replace(cluster, device=replace(cluster.device, checked=load_device("mi300x").checked))
-        wider = with_trust(prediction, unchecked, options.estimate).interval_s
+        wider = with_trust(prediction, unchecked, options).interval_s
         assert wider is not None
         low, high = widenings()["data-sheet"]["one"]
         low = 1.0 if fidelity == "roofline" else low
@@ -141,3 +141,19 @@ def test_energy_of_a_gpu_without_its_own_names_the_one_that_it_is_taken_from(pro
     trust = predict(product, on="mi300x").trust
     assert trust is not None
     assert trust.energy == f"those of {CALIBRATED_DEVICE}, by clock"
+
+
+def test_modelled_kernels_say_how_far_they_usually_are_from_the_compilers(product: Program) -> None:
+    found = predict(product, on="h200", levers=False)
+    assert found.trust is not None
+    assert found.trust.lowering is not None
+    told = found.to_json()["trust"]["lowering"]
+    assert told["fix"] == "meshcast doctor --install gpu-compiler"
+    assert told["source"].startswith("meshcast validate lowering ")
+    assert all(0 < told[name] < 1 for name in ("kernels", "hbm_bytes", "peak_memory"))
+    assert told["programs"] > 50
+    assert "modelled kernels: usually off XLA's own by" in str(found)
+    for on in ("tpu-v5e", "mi300x"):  # no such compiler is known for these
+        other = predict(product, on=on, levers=False).trust
+        assert other is not None
+        assert other.lowering is None

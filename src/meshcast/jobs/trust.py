@@ -17,10 +17,12 @@ from importlib import resources
 from meshcast.base import InputError
 from meshcast.estimate import CALIBRATED_DEVICE
 from meshcast.hardware import HOW_CHECKED_WORDS, Cluster, Device, HowChecked
-from meshcast.options import EstimateOptions
-from meshcast.results import Prediction, Trust
+from meshcast.lower import HOW_TO_INSTALL_GPU_COMPILER, found_gpu_compiler
+from meshcast.options import Options
+from meshcast.results import Prediction, Trust, UsualDistance
 
 SCHEMA = "meshcast.trust/1"
+DISTANCE_SCHEMA = "meshcast.lowering-distance/1"
 # An assumption decides a prediction where what it is about takes this share of the step, or of the memory.
 DECIDES = 0.1
 NEARLY_FULL = 0.9
@@ -44,12 +46,12 @@ def widenings() -> dict[HowChecked, dict[str, Factors]]:
     }
 
 
-def with_trust(prediction: Prediction, cluster: Cluster, estimate: EstimateOptions) -> Prediction:
+def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Prediction:
     """A prediction that says how its device was checked, with its interval widened and what was assumed in its warnings.
 
     It is asked once, when a prediction is whole: by a run, and of pipelines and jobs of traces when they are put together.
     """
-    device = cluster.device
+    device, estimate = cluster.device, options.estimate
     own_profile = estimate.profile is not None and prediction.fidelity == "profiled"
     how: HowChecked = "measured" if own_profile else device.checked.how
     if prediction.devices > 1:
@@ -68,10 +70,34 @@ def with_trust(prediction: Prediction, cluster: Cluster, estimate: EstimateOptio
             against=f"profile {estimate.profile}" if own_profile else device.checked.against,
             widened=(low, high),
             energy=_energy(device),
+            lowering=_usual_distance(prediction, device) if options.lowering.fusion == "compiler" else None,
         ),
         timed=timed,
         warnings=(*prediction.warnings, *_assumed(prediction, cluster)),
     )
+
+
+@functools.cache
+def _distance() -> UsualDistance:
+    """What modelled kernels usually miss, as it comes with the package.
+
+    Raises:
+        InputError: The file is another one.
+    """
+    data = tomllib.loads(
+        resources.files("meshcast.estimate").joinpath("data/lowering.toml").read_text(encoding="utf-8")
+    )
+    if data.pop("schema", None) != DISTANCE_SCHEMA:
+        raise InputError(f"the file's schema is not {DISTANCE_SCHEMA!r}", where="lowering.toml")
+    return UsualDistance(**data)
+
+
+def _usual_distance(prediction: Prediction, device: Device) -> UsualDistance | None:
+    """How far modelled kernels are from the real compiler's; None where they are its own, or there is none for the device."""
+    if prediction.lowering != "modelled" or device.kind != "gpu" or device.vendor.lower() != "nvidia":
+        return None
+    absent = isinstance(found_gpu_compiler(), str)
+    return replace(_distance(), fix=HOW_TO_INSTALL_GPU_COMPILER if absent else "")
 
 
 def _energy(device: Device) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from meshcast.hardware import HOW_CHECKED_WORDS, HowChecked
+from meshcast.results.lowered_by import UsualDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +18,14 @@ class Trust:
         against: Against what; empty where against nothing.
         widened: What the interval's lower end was divided by and its upper end multiplied by.
         energy: Where joules per FLOP come from.
+        lowering: How far modelled kernels usually are from the real compiler's; None where they are its own, or those of no GPU.
     """
 
     checked: HowChecked
     against: str
     widened: tuple[float, float]
     energy: str
+    lowering: UsualDistance | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object `trust` of a prediction."""
@@ -32,12 +35,13 @@ class Trust:
             "against": self.against or None,
             "widened": list(self.widened),
             "energy": self.energy,
+            **({"lowering": asdict(self.lowering)} if self.lowering is not None else {}),
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """For people: one line."""
+        """For people: a line, and one about modelled kernels."""
         low, high = self.widened
         said = HOW_CHECKED_WORDS[self.checked] + (f" ({self.against})" if self.against else "")
         if max(low, high) > 1:
             said += f"; interval widened by {low - 1:.0%} below and {high - 1:.0%} above for that"
-        return [("trust", said)]
+        return [("trust", said), *(self.lowering.rows() if self.lowering is not None else ())]

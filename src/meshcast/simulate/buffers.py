@@ -26,15 +26,15 @@ from typing import Protocol
 
 from meshcast.hardware import Device
 from meshcast.lower import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step
-from meshcast.simulate.scratch import is_library_call, scratch_bytes
+from meshcast.simulate.scratch import kernel_needs
 from meshcast.workload import Tensor
 
 
-class Scratch(Protocol):
-    """Bytes that a kernel needs on a device while it runs."""
+class KernelNeeds(Protocol):
+    """What a kernel needs on a device while it runs."""
 
-    def __call__(self, kernel: Kernel, device: Device, *, tuned: bool) -> int:
-        """The bytes, where products were timed on the device or not."""
+    def __call__(self, kernel: Kernel, device: Device, *, tuned: bool) -> tuple[int, bool]:
+        """Bytes besides operands and results, and whether it is a library's; where products were timed on the device or not."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ def lifetimes(
     device: Device | None = None,
     *,
     tuned: bool = True,
-    scratch: Scratch = scratch_bytes,
+    needs: KernelNeeds = kernel_needs,
 ) -> list[LiveBuffer]:
     """Every buffer of a program. Moments count steps, those of bodies included.
 
@@ -65,9 +65,9 @@ def lifetimes(
         aliases: Output values to the donated arguments whose memory they take.
         device: Whose libraries' scratch is counted; without it, none is.
         tuned: Whether products were timed on the device, see `simulate.scratch`.
-        scratch: What a kernel needs on the device besides its operands and results.
+        needs: What a kernel needs on the device.
     """
-    return _Lifetimes(tensors, aliases, device, tuned=tuned, scratch=scratch).program(schedule)
+    return _Lifetimes(tensors, aliases, device, tuned=tuned, needs=needs).program(schedule)
 
 
 def most_at_once(buffers: Sequence[LiveBuffer]) -> int:
@@ -114,10 +114,10 @@ class _Lifetimes:
         device: Device | None,
         *,
         tuned: bool,
-        scratch: Scratch,
+        needs: KernelNeeds,
     ) -> None:
         self._tuned = tuned
-        self._scratch_bytes = scratch
+        self._needs = needs
         self._tensors = tensors
         self._aliases = aliases
         self._device = device
@@ -194,11 +194,7 @@ class _Lifetimes:
         """What a kernel needs while it runs; and whether its result can be written over later."""
         known = self._scratches.get(kernel.cost_key)
         if known is None:
-            known = (
-                self._scratch_bytes(kernel, device, tuned=self._tuned),
-                is_library_call(kernel, device, tuned=self._tuned),
-            )
-            self._scratches[kernel.cost_key] = known
+            known = self._scratches[kernel.cost_key] = self._needs(kernel, device, tuned=self._tuned)
         size, library = known
         if size:
             self._buffers.append(LiveBuffer(size, self._now, self._now))

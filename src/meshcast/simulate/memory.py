@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from meshcast.base import Rows, format_bytes, shown
 from meshcast.hardware import Device
-from meshcast.lower import Kernel, LoweredProgram
-from meshcast.simulate.buffers import LiveBuffer, Scratch, lifetimes, live_bytes, moments, most_at_once
-from meshcast.simulate.scratch import untold_workspace
+from meshcast.lower import LoweredProgram
+from meshcast.simulate.buffers import KernelNeeds, LiveBuffer, lifetimes, live_bytes, moments, most_at_once
+from meshcast.simulate.scratch import needs_as_compiled, needs_once_timed
 from meshcast.workload import Tensor
 
 
@@ -59,7 +59,7 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned:
     for value, argument in zip(schedule.inputs, lowered.workload.arguments, strict=False):
         roles[argument.role.value] = roles.get(argument.role.value, 0) + tensors[value].bytes
     if (known := lowered.memory) is not None:
-        temporaries = known.temporaries + _untold_workspaces(lowered, device, tuned=tuned)
+        temporaries = known.temporaries + _untold_by_compiler(lowered, device, tuned=tuned)
         return MemoryUse(
             peak=known.arguments + known.outputs + temporaries - known.aliased,
             arguments=known.arguments,
@@ -84,30 +84,23 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned:
     )
 
 
-def _untold_workspaces(lowered: LoweredProgram, device: Device | None, *, tuned: bool) -> int:
-    """By how many bytes the workspaces of products raise the temporaries that a compiler states that had no GPU to time them on.
+def _untold_by_compiler(lowered: LoweredProgram, device: Device | None, *, tuned: bool) -> int:
+    """By how many bytes products raise the temporaries that a compiler states that had no GPU to time them on.
 
-    The compiler's own figure stays; what our liveness says with and without workspaces differs by that much.
+    Those that cuBLAS would win get a workspace, and nothing is written over their results. The compiler's own figure stays; what
+    our liveness says of its kernels as they are, and with these products cuBLAS's, differs by so much.
     """
     if device is None or device.kind != "gpu" or lowered.lowering != "compiled":
         return 0
-    if not any(untold_workspace(kernel, device, tuned=tuned) for kernel, _ in lowered.schedule.walk()):
+    if not any(needs_once_timed(kernel, device, tuned=tuned)[0] for kernel, _ in lowered.schedule.walk()):
         return 0
-
-    def none(kernel: Kernel, device: Device, *, tuned: bool) -> int:
-        return 0
-
     by_value = {lowered.schedule.outputs[position]: value for position, value in _aliases(lowered).items()}
-    ways: tuple[Scratch, Scratch] = (untold_workspace, none)
-    with_them, without = (
-        most_at_once(
-            _outside_outputs(
-                lifetimes(lowered.schedule, lowered.tensors, by_value, device, tuned=tuned, scratch=scratch)
-            )
-        )
-        for scratch in ways
-    )
-    return max(0, with_them - without)
+
+    def temporaries(needs: KernelNeeds) -> int:
+        buffers = lifetimes(lowered.schedule, lowered.tensors, by_value, device, tuned=tuned, needs=needs)
+        return most_at_once(_outside_outputs(buffers))
+
+    return max(0, temporaries(needs_once_timed) - temporaries(needs_as_compiled))
 
 
 def _outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:

@@ -46,22 +46,32 @@ def scratch_bytes(kernel: Kernel, device: Device, *, tuned: bool = True) -> int:
     return 0
 
 
-def untold_workspace(kernel: Kernel, device: Device, *, tuned: bool = True) -> int:
-    """Bytes of cuBLAS's workspace for a product that XLA, compiling without a GPU to time it on, left to Triton.
-
-    A call of cuBLAS's that the compiler made has its workspace among its results, and none here.
-    """
-    shape = kernel.geometry
-    if not isinstance(shape, Gemm) or kernel.kind is not KernelKind.GEMM or len(kernel.writes) > 1:
-        return 0
-    return _workspace(device) if calls_cublas(kernel, shape, device, tuned=tuned) else 0
-
-
 def is_library_call(kernel: Kernel, device: Device, *, tuned: bool = True) -> bool:
     """Whether a kernel is a library's: its result comes with a workspace, and nobody can be written over it."""
     if isinstance(kernel.geometry, Gemm):
         return calls_cublas(kernel, kernel.geometry, device, tuned=tuned)
     return isinstance(kernel.geometry, Convolution | Attention)
+
+
+def kernel_needs(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[int, bool]:
+    """Bytes that a kernel needs besides its operands and results, and whether it is a library's."""
+    return scratch_bytes(kernel, device, tuned=tuned), is_library_call(kernel, device, tuned=tuned)
+
+
+def needs_as_compiled(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[int, bool]:
+    """The same of a compiler's kernel, whose scratch is among its results: products that it left to Triton are no library's."""
+    return 0, not _left_to_triton(kernel) and is_library_call(kernel, device, tuned=tuned)
+
+
+def needs_once_timed(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[int, bool]:
+    """The same where a GPU would time it: cuBLAS wins some of the products that XLA, without one, left to Triton."""
+    library = is_library_call(kernel, device, tuned=tuned)
+    return _workspace(device) if library and _left_to_triton(kernel) else 0, library
+
+
+def _left_to_triton(kernel: Kernel) -> bool:
+    """Whether a compiler's kernel is a product of Triton's: a call of cuBLAS has its workspace as a second result."""
+    return isinstance(kernel.geometry, Gemm) and kernel.kind is KernelKind.GEMM and len(kernel.writes) == 1
 
 
 def calls_cublas(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool = True) -> bool:

@@ -114,9 +114,7 @@ class PipelineJob:
         found = predict_pipeline(
             self.pipeline, self.options, hardware, self._prepared, self.simulate, interval=self.interval
         )
-        return with_memory_words(
-            with_trust(found, self.cluster, self.given.estimate), self.asked, self.given, self.device
-        )
+        return with_memory_words(with_trust(found, self.cluster, self.given), self.asked, self.given, self.device)
 
     def timed_parts(self) -> tuple[PartEstimate, ...]:
         """Its parts, each with predictions of its programs; they are put in no step, nor asked whether they fit."""

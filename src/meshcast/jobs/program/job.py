@@ -106,7 +106,7 @@ class ProgramJob:
 
     def untimed(self) -> Prediction:
         """What is known of it without a time; where it does not fit, with what takes the model's memory."""
-        found = with_trust(self.run.untimed(), self.cluster, self.options.estimate)
+        found = with_trust(self.run.untimed(), self.cluster, self.options)
         return with_memory_words(found, self.asked, self.given, self.device)
 
     def as_program(self) -> ProgramJob:

@@ -226,7 +226,7 @@ class Run:
         if self.workload.data_loops and self.whole and self.interval:
             answer = with_data_loops(answer, self)
         if self.whole:
-            answer = with_trust(answer, self.cluster, self.options.estimate)
+            answer = with_trust(answer, self.cluster, self.options)
         return replace(answer, seconds=time.perf_counter() - started)
 
     @property

@@ -74,4 +74,4 @@ class TraceJob:
         options.check_choices()
         estimators, notes = chosen_estimators(options, cluster.device)
         prediction = predict_traces(self.files, options, cluster, estimators)
-        return with_trust(replace(prediction, warnings=(*notes, *prediction.warnings)), cluster, options.estimate)
+        return with_trust(replace(prediction, warnings=(*notes, *prediction.warnings)), cluster, options)

@@ -49,7 +49,7 @@ def test_several_numbers_of_device_and_levels(tmp_path: Path) -> None:
         ("h100-sxm+memory.bandwith=1TB/s", "memory.bandwidth"),
         ("h100-sxm+memory.bandwidth=fast", "memory.bandwidth"),
         ("h100-sxm+memory.bandwidth=0TB/s", "memory.bandwidth"),
-        ("dgx-h100+nvlink.size=4", "nvlink.size"),
+        ("dgx-h100+nvlink.size=2000000", "nvlink.size"),
         ("dgx-h100+nvlnk.link_bandwidth=1GB/s", "did you mean 'nvlink.link_bandwidth'?"),
         ("dgx-h100+nvlink.link_bandwidth=0GB/s", "above 0"),
         ("dgx-h100+nvlink.link_bandwidth=1W", "nvlink.link_bandwidth"),

@@ -123,13 +123,13 @@ def _level(level: NetworkLevel, name: str, value: str, key: str) -> tuple[Networ
 
 
 def _check_sizes(levels: list[NetworkLevel], changes: Mapping[str, str]) -> None:
-    """Refuses levels that do not grow outwards in whole domains."""
+    """Refuses levels that do not grow outwards."""
     for inner, outer in itertools.pairwise(levels):
-        if outer.size % inner.size and any(key.endswith(".size") for key in changes):
+        if outer.size <= inner.size and any(key.endswith(".size") for key in changes):
             raise UsageError(
-                f"{outer.name} of {outer.size} devices has no whole number of domains of {inner.size} ({inner.name})",
+                f"{inner.name}.size is {inner.size}, and {outer.name} around it has {outer.size} devices",
                 where=FLAG,
-                fix=f"a size that divides {outer.size}",
+                fix="levels grow outwards",
             )
 
 

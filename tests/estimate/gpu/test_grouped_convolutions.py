@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -93,7 +94,51 @@ def _gradient_of_dilated(*, called_as_gradient: bool) -> Kernel:
 
 
 def test_a_gradient_that_runs_as_a_forward_call_has_long_sums_in_few_tiles() -> None:
-    """XLA finds no gradient in a window that moves in steps; cuDNN's forward kernels do not split sums (1,940 us measured)."""
-    assert seconds(_gradient_of_dilated(called_as_gradient=False)) > 10 * seconds(
-        _gradient_of_dilated(called_as_gradient=True)
-    )
+    """XLA finds no gradient in a window that moves in steps; cuDNN's forward kernels do not split sums (5.9 ms were measured)."""
+    forward = _gradient_of_dilated(called_as_gradient=False)
+    assert seconds(forward) > 10 * seconds(_gradient_of_dilated(called_as_gradient=True))
+    assert seconds(forward) > 45 * 8 * 16000 / H200.clock_hz  # 45 cycles for every element of a sum
+
+
+def test_a_signal_for_a_filter_keeps_one_thread_waiting() -> None:
+    """256 channels of their own, three results of 32,000 taps each: a load's 1,040 cycles a tap; 17 ms were measured."""
+    long = grouped(256, 256, (4000,), (3,), batch=1, dtype="f32")
+    geometry = replace(long.geometry, macs=256 * 3 * 32000)  # type: ignore[type-var]
+    assert seconds(replace(long, geometry=geometry)) == pytest.approx(32000 * 1040 / H200.clock_hz, rel=0.01)
+
+
+def _filter_gradient(side: int) -> Kernel:
+    """96 channels of their own over 16 images of 56 x 56, by the filter."""
+    macs = 96 * side * side * 16 * 56 * 56
+    geometry = Convolution(
+        batch=96, in_channels=16, out_channels=96, in_spatial=(56, 56), out_spatial=(side, side), kernel=(56, 56),
+        strides=(1, 1), padding=((side // 2, side // 2),) * 2, lhs_dilation=(1, 1), rhs_dilation=(1, 1), feature_groups=1,
+        batch_groups=96, macs=macs, lhs_dtype="f32", rhs_dtype="f32", out_dtype="f32", layout="f01b,i01o->01bf",
+    )  # fmt: skip
+    return Kernel(
+        name="convolution", kind=KernelKind.CONVOLUTION, dtype="f32", matrix_flops=2.0 * macs,
+        read_bytes=38_535_168, written_bytes=96 * side * side * 4, geometry=geometry,
+    )  # fmt: skip
+
+
+def test_gradients_by_filters_of_seven_have_no_kernel_of_their_own() -> None:
+    """1.2 ms were measured for 7 x 7, 61 us for 3 x 3 (of 128 channels and 64 images)."""
+    assert seconds(_filter_gradient(7)) == pytest.approx(1.2e-3, rel=0.3)
+    assert seconds(_filter_gradient(3)) < 60e-6
+
+
+def test_few_channels_on_both_sides_run_directly() -> None:
+    """A wavelet's level: 64 lines of 65,548 by two filters of 8, in steps of two; 125 us were measured."""
+    p = shipped_gpu_calibration().parameters
+    geometry = Convolution(
+        batch=64, in_channels=1, out_channels=2, in_spatial=(65548,), out_spatial=(32771,), kernel=(8,), strides=(2,),
+        padding=((0, 0),), lhs_dilation=(1,), rhs_dilation=(1,), feature_groups=1, batch_groups=1,
+        macs=64 * 32771 * 2 * 8, lhs_dtype="f32", rhs_dtype="f32", out_dtype="f32", layout="bf0,oi0->bf0",
+    )  # fmt: skip
+    level = Kernel(
+        name="convolution", kind=KernelKind.CONVOLUTION, dtype="f32", matrix_flops=2.0 * geometry.macs,
+        read_bytes=64 * 65548 * 4, written_bytes=64 * 2 * 32771 * 4, geometry=geometry,
+    )  # fmt: skip
+    issued = 64 * 32771 * (p.general_index + 8 * p.general_tap) / LANES
+    assert seconds(level) == pytest.approx(issued, rel=0.1)
+    assert seconds(level) == pytest.approx(125e-6, rel=0.1)

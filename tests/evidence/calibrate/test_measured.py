@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshcast.evidence.calibrate import measured
-from meshcast.evidence.calibrate.measured import at_full_clock
+from meshcast.evidence.calibrate.measured import at_full_clock, chosen_by_tuning
 from meshcast.hardware import load_device
 from tests.estimate.conformance import gemm, pass_over
 
@@ -25,3 +25,10 @@ def test_only_what_the_cap_slows_is_changed() -> None:
     ((_, seconds),) = at_full_clock([(PRODUCT, 1.5e-3)], [(PRODUCT, 100)], H200)
     assert seconds == pytest.approx(0.87 * 1.5e-3, rel=0.03)
     assert list(at_full_clock([(STREAM, 1e-3)], [(STREAM, 100)], H200)) == [(STREAM, pytest.approx(1e-3))]
+
+
+def test_products_by_the_library_alone_are_no_example_where_xla_chooses_otherwise() -> None:
+    """Of f32 a third faster by Triton's kernels; of two bytes the library's are chosen either way."""
+    assert chosen_by_tuning(gemm(512, 512, 512, dtype="f32"))
+    assert not chosen_by_tuning(PRODUCT)
+    assert not chosen_by_tuning(STREAM)

@@ -6,8 +6,13 @@ multiplies each group by the others' zeros, too. Transposes of filters and uneve
 lowering makes (`lower.convolutions`).
 
 Depthwise convolutions have nothing for tensor cores to reuse. cuDNN has kernels on the CUDA cores for square filters of 3, 5
-and 7; for others it takes the faster of a direct kernel, which works out every index of every result, and tiles of groups
-over tensors that a kernel just as general has padded first.
+and 7 (3 and 5 for the gradient by the filter); for others it takes the faster of a direct kernel, which works out every index of
+every result, and tiles of groups over tensors that a kernel just as general has padded first. The direct kernel gives a result
+to a thread, which waits for every tap: filters as long as a signal (a gradient that is written as a layer) take milliseconds. Few
+channels in and out run on a direct kernel, too.
+
+Gradients of dilated layers are forward calls whose filter is an image. Their sum over K is not split, and every element of it is
+found by itself: `K * gathered cycles` beside the products.
 """
 
 from __future__ import annotations
@@ -25,7 +30,9 @@ from meshcast.workload import Convolution, element_bytes
 
 FEW_CHANNELS = 8
 GROUP_TILE = 64  # channels of a tile that groups share: cuDNN's narrowest for them
+IMAGE = 2  # times the results' pixels that a filter has which is an image
 _OWN_KERNELS = frozenset({(3, 3), (5, 5), (7, 7)})  # filters that cuDNN has depthwise kernels for (conv2d_c1_k1_nhwc)
+_OWN_GRADIENTS = frozenset({(3, 3), (5, 5)})  # those whose gradients it has kernels for
 
 
 def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
@@ -45,10 +52,36 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     # A filter's gradient is written with channels and batch exchanged: its window is the image, its result the filter.
     gradient = is_filter_gradient_call(shape)
     channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
+    if groups == 1 and not gradient and _runs_directly(shape):
+        return replace(_direct(kernel, shape, machine), matrix_joules=joules)
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels
     share = p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0
     product = _implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
-    return replace(product_time(product, machine), matrix_joules=joules)
+    work = product_time(product, machine)
+    if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
+        work = work.then(_gathered(product.k, machine))
+    return replace(work, matrix_joules=joules)
+
+
+def _gathered(summed: float, machine: GpuMachine) -> GpuWork:
+    """What a sum over `summed` elements takes beyond its products where each of them is found by itself."""
+    seconds = summed * machine.parameters.gathered_cycles / machine.clock
+    terms = machine.named(("finding an image's elements", "find = k c", seconds, "s"))
+    return GpuWork(time=seconds, compute=seconds, computing=0.0, formula="t = find", terms=terms)
+
+
+def _runs_directly(shape: Convolution) -> bool:
+    """Whether both sides have few channels, of several results or of a gradient by a strided layer's input."""
+    few = max(shape.in_channels, shape.out_channels) < FEW_CHANNELS
+    return few and (shape.out_channels > 1 or max(shape.lhs_dilation, default=1) > 1)
+
+
+def _direct(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWork:
+    """A kernel for any shape: a thread works out its place and the place of every tap, for all output channels of a group."""
+    p = machine.parameters
+    pixels = shape.batch * math.prod(shape.out_spatial)
+    per_channel = shape.macs / max(1, shape.out_channels)
+    return _issued(kernel, pixels * p.general_index + per_channel * p.general_tap, machine)
 
 
 def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float, gradient: bool) -> TiledProduct:
@@ -98,39 +131,45 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
     p = machine.parameters
     results = shape.batch * math.prod(shape.out_spatial) * shape.out_channels / max(shape.batch_groups, 1)
     # Of a gradient by the filter the result is the filter, and its window the image.
-    if (shape.kernel if shape.batch_groups == 1 else shape.out_spatial) in _OWN_KERNELS:
+    forward = shape.batch_groups == 1
+    if shape.kernel in _OWN_KERNELS if forward else shape.out_spatial in _OWN_GRADIENTS:
         packed = 2 / element_bytes(shape.lhs_dtype)  # two multiply-adds of 2-byte numbers are one instruction
         # Taps that fall on padding are multiplied like others: half of them on an image no larger than the filter.
-        whole = shape.batch_groups == 1 and max(shape.lhs_dilation) == 1
+        whole = forward and max(shape.lhs_dilation) == 1
         multiplied = results * math.prod(shape.kernel) if whole else shape.macs
         return _issued(kernel, multiplied * p.depthwise_instructions / packed, machine)
-    direct = _issued(kernel, results * p.general_index + shape.macs * p.general_tap, machine)
+    waits = p.load_cycles * shape.macs / max(1.0, results) / machine.clock if forward else 0.0
+    direct = _issued(kernel, results * p.general_index + shape.macs * p.general_tap, machine, waits)
     moved = (kernel.read_bytes + kernel.written_bytes) / element_bytes(shape.lhs_dtype)
     rate = matrix_rate(kernel, machine.device)
     padded = _issued(kernel, moved * p.general_index, machine)
     gradient = is_filter_gradient_call(shape)
     product = _implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share, gradient=gradient)
+    if math.prod(shape.kernel) > IMAGE * math.prod(shape.out_spatial) if forward else shape.out_spatial in _OWN_KERNELS:
+        return direct  # tiles would hold next to nothing; kernels for squares do without padding
     tiles = padded.then(product_time(product, machine))
     return min(direct, tiles, key=lambda work: work.time)
 
 
-def _issued(kernel: Kernel, issued: float, machine: GpuMachine) -> GpuWork:
-    """A kernel that instructions or bytes limit."""
+def _issued(kernel: Kernel, issued: float, machine: GpuMachine, waits: float = 0.0) -> GpuWork:
+    """A kernel that instructions, bytes or the seconds that one of its threads waits limit."""
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     compute = issued / machine.instruction_rate
-    time = 2 * machine.launch + machine.overlapped(moved.seconds, compute)
+    time = 2 * machine.launch + machine.overlapped(moved.seconds, compute, waits)
     return GpuWork(
         time=time,
-        compute=compute,
+        compute=max(compute, waits),
+        computing=compute,
         fixed=2 * machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
-        formula="t = 2 launch + |mem, issue|_p",
+        formula="t = 2 launch + |mem, issue, wait|_p",
         terms=(
             *moved.terms,
             *machine.named(
                 *machine.issuing(issued, compute),
+                ("a thread's taps, a load each", "wait", waits, "s"),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", machine.parameters.overlap, ""),
             ),

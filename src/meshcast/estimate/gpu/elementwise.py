@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from meshcast.estimate.gpu.functions import index_instructions, instructions_per_work
+from meshcast.estimate.gpu.functions import INDEX_INSTRUCTIONS, index_instructions, instructions_per_work
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
@@ -19,6 +19,7 @@ from meshcast.workload import element_bytes, element_work
 BLOCK = 128
 UNROLL = 4
 THREADS_PER_SM = 2048
+SCALARS = 64  # bytes up to which operands are parameters of a loop, held by constant caches
 _SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
 
@@ -51,7 +52,7 @@ def instructions(kernel: Kernel, machine: GpuMachine, plain: float | None = None
 
 def loop(
     elements: float, read: float, written: float, issued: float, machine: GpuMachine, *, bounded: bool = True,
-    recency: Recency | None = None, chained: float | None = None, finding: float = 0.0,
+    recency: Recency | None = None, chained: float | None = None, finding: float = 0.0, waits: int = 0,
 ) -> GpuWork:  # fmt: skip
     """A loop over `elements` results.
 
@@ -66,12 +67,15 @@ def loop(
         chained: Cycles that one thread needs for an element, each instruction waiting for the last; by default those of its
             instructions.
         finding: Thread instructions that find places and compute no number.
+        waits: Loads that a thread waits for, one after the other.
     """
     p = machine.parameters
     waited = p.chain_cycles * (issued + finding) / max(1.0, elements) if chained is None else chained
+    waited += p.wait_cycles * waits
     chain = waited / machine.clock
     moved = traffic(read, written, machine, recency=recency)
-    started = blocks(elements, machine) / machine.block_rate if bounded else 0.0
+    launched = blocks(elements, machine) if bounded else 0.0
+    started = launched / machine.block_rate
     found = finding / machine.instruction_rate
     compute = issued / machine.instruction_rate + found
     time = machine.launch + machine.overlapped(moved.seconds, started, compute, chain)
@@ -79,7 +83,7 @@ def loop(
     if machine.explaining:
         terms += machine.named(
             ("an element's instructions one after the other", "chain", chain, "s"),
-            ("thread blocks", "n", blocks(elements, machine) if bounded else 0.0, ""),
+            ("thread blocks", "n", launched, ""),
             ("blocks started per second", "R", machine.block_rate, "1/s"),
             ("starting blocks", "start = n/R", started, "s"),
             *machine.issuing(issued + finding, compute),
@@ -108,7 +112,7 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     copied = "copy" in kernel.flags  # which the block rate does not bound
     elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
     issued, chained = 0.0 if copied else instructions(kernel, machine), None
-    finding = 0.0 if copied else elements * index_instructions(kernel.ops)
+    finding = 0.0 if copied else found_elements(kernel, elements) * index_instructions(kernel.ops)
     if share := summed_share(kernel.ops):
         steps = kernel.vector_flops * share
         issued += steps * p.step_instructions
@@ -123,15 +127,47 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         recency=kernel.recency,
         chained=chained,
         finding=finding,
+        waits=0 if copied else waited_loads(kernel),
     )
+
+
+def waited_loads(kernel: Kernel) -> int:
+    """Loads of a thread that wait for each other: its operands together, and what is behind each further branch.
+
+    Every join and border is a branch, and what lies behind it is loaded when its turn comes: a scan that is written as slices and
+    pads has dozens of them in one fusion. Where nothing else ran in between (no recency) the first load hides behind the launch,
+    as it did when launches were measured.
+    """
+    first = kernel.recency is not None and kernel.read_bytes > SCALARS
+    return first + max(0, branches(kernel.ops) - 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def branches(ops: tuple[str, ...]) -> int:
+    """Joins and borders among a fusion's ops."""
+    return sum(short_name(name) in INDEX_INSTRUCTIONS for name in ops)
+
+
+def found_elements(kernel: Kernel, elements: float) -> float:
+    """Elements that an op of the fusion has on average: those of its arithmetic, which may be a small part of the result.
+
+    What is joined and then written into a part of a cache is as small as that part; the rest of the cache is copied.
+    """
+    counted = counted_flops(kernel.ops)
+    return min(elements, kernel.vector_flops / counted) if counted and kernel.vector_flops else elements
+
+
+@functools.lru_cache(maxsize=4096)
+def counted_flops(ops: tuple[str, ...]) -> float:
+    """FLOPs of a fusion's ops for one element."""
+    return sum(work.flops for name in ops if (work := element_work(name)) is not None)
 
 
 @functools.lru_cache(maxsize=4096)
 def summed_share(ops: tuple[str, ...]) -> float:
     """The share of a fusion's arithmetic that adds up what a thread goes over for one element of its own; 0 where none does."""
     summed = sum(short_name(name) in _SUMMED for name in ops)
-    counted = sum(work.flops for name in ops if (work := element_work(name)) is not None)
-    return summed / (summed + counted) if summed else 0.0
+    return summed / (summed + counted_flops(ops)) if summed else 0.0
 
 
 def transpose(elements: float, width: float, machine: GpuMachine, recency: Recency | None = None) -> GpuWork:
@@ -140,20 +176,22 @@ def transpose(elements: float, width: float, machine: GpuMachine, recency: Recen
     moved = traffic(elements * width, elements * width, machine, efficiency=1 - p.transpose_loss, recency=recency)
     started = blocks(elements, machine) / machine.block_rate
     single = elements / (p.byte_transpose * machine.sms * machine.clock) if width <= 1 else 0.0
-    time = machine.launch + machine.overlapped(moved.seconds, started, single)
+    chain = p.wait_cycles / machine.clock if recency is not None else 0.0
+    time = machine.launch + machine.overlapped(moved.seconds, started, single, chain)
     return GpuWork(
         time=time,
-        compute=max(started, single),
+        compute=max(started, single, chain),
         computing=0.0,
         fixed=machine.launch,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
-        formula="t = launch + |mem, start, single|_p",
+        formula="t = launch + |mem, start, single, chain|_p",
         terms=(
             *moved.terms,
             *machine.named(
                 ("starting blocks", "start", started, "s"),
                 ("1-byte elements one by one", "single", single, "s"),
+                ("a tile's load", "chain", chain, "s"),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", p.overlap, ""),
             ),

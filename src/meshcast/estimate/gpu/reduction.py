@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.gpu.elementwise import blocks, instructions, output_elements
+from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.picks import missed_bytes
@@ -24,6 +24,7 @@ from meshcast.lower import Kernel, short_name
 from meshcast.workload import Reduction
 
 TILE = 32
+NARROW = 128  # elements of rows that are not loaded by vectors: fewer than four a lane
 SCANNED = 16  # elements of a window of XLA's prefix sums
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
@@ -39,11 +40,21 @@ def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _pooled_gather(kernel, elements, machine)
     if _is_scan(kernel):
         return _scan(kernel, shape, elements, machine)
-    normalises = kernel.written_bytes * 8 >= elements and "aside" not in kernel.flags
+    normalises = _normalises(kernel, elements) and "aside" not in kernel.flags
     if shape.reduces_minor and normalises and elements / reduced > 1:
         return _normalisation(kernel, elements, elements / reduced, machine)
     time = _streaming(kernel, machine)
     return time if shape.reduces_minor else _columns(time, shape, reduced, machine)
+
+
+def _normalises(kernel: Kernel, elements: float) -> bool:
+    """Whether its results are as many as what it reduces: by elements where they are known, else by bytes."""
+    return 2 * kernel.elements >= elements if kernel.elements else kernel.written_bytes * 8 >= elements
+
+
+def _loaded(kernel: Kernel) -> int:
+    """Operands that are loaded for every element that is reduced, at least one: all but scalars."""
+    return max(1, sum(size > SCALARS for size in kernel.operand_bytes))
 
 
 def _start(machine: GpuMachine) -> float:
@@ -54,6 +65,9 @@ def _start(machine: GpuMachine) -> float:
 def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     issued = instructions(kernel, machine, machine.parameters.reduction_instructions)
+    shape = kernel.geometry
+    if isinstance(shape, Reduction) and 0 < math.prod(shape.shape[d] for d in shape.dims) <= NARROW and shape.dims:
+        issued += math.prod(shape.shape) * _loaded(kernel) * machine.parameters.step_instructions
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
     return GpuWork(

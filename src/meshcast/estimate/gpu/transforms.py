@@ -4,7 +4,8 @@
 shared memory; a longer one takes two factors, each a pass. Dimensions other than the innermost are read in short pieces, at
 half the bandwidth and twice the latency; lengths that are no power of two take longer. Lengths with a prime factor above
 `PRIME` go through two transforms of a power of two beyond twice the length (Bluestein). XLA scales inverse transforms by
-cuBLAS, another pass, and copies what a transform back to reals would spoil.
+cuBLAS, another pass, and copies what a transform back to reals would spoil. The probes ran alone; in programs, where other
+kernels ran in between, every pass waits for its first loads.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from meshcast.lower import Kernel
 from meshcast.workload import Transform
 
 BLOCK = 16384  # complex numbers that a block transforms in shared memory
+PASS_WAITS = 2  # loads that a pass in a program waits for besides: its factors of unity, and its first numbers
 PRIME = 127  # cuFFT has kernels for factors up to it
 
 
@@ -26,11 +28,12 @@ def transform(kernel: Kernel, shape: Transform, machine: GpuMachine) -> GpuWork:
     spectrum = max(kernel.read_bytes, kernel.written_bytes) if halved else kernel.read_bytes
     memory = latency = dram = 0.0
     passes = 0
+    waited = PASS_WAITS * p.wait_cycles if kernel.recency is not None else 0.0
 
     def add(moved: MemoryTraffic, share: float, cycles: float) -> None:
         nonlocal memory, latency, dram, passes
         memory += moved.seconds / share
-        latency += cycles / machine.clock
+        latency += (cycles + waited) / machine.clock
         dram += moved.dram_bytes
         passes += 1
 

@@ -9,6 +9,7 @@ import pytest
 from meshcast.base import InputError, UsageError
 from meshcast.explore.hardware_values import hardware_value, number_of
 from meshcast.explore.measures import Constraints
+from meshcast.explore.money import Price
 from meshcast.explore.space import Space, SpaceAxis
 from meshcast.explore.space_file import read_space
 from meshcast.hardware import resolve
@@ -146,3 +147,15 @@ def test_a_node_of_another_size_lies_in_larger_domains() -> None:
         resolve("dgx-h100+nvlink.size=2000000")
     with pytest.raises(UsageError, match="one switch"):
         resolve("tpu-v5p-pod+ici.size=64")
+
+
+def test_devices_may_have_prices_of_their_own() -> None:
+    tpu, gpu = resolve("tpu-v5p").device, resolve("h200").device
+    assert [Price.of("3,tpu-v5p=2.5", each) for each in (tpu, gpu)] == [
+        Price(usd_per_hour=2.5, said="as given"), Price(usd_per_hour=3.0, said="as given"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="no list price of tpu-v5p") as found:
+        Price.of("list", tpu)
+    assert "list,tpu-v5p=2.5" in str(found.value.fix)
+    with pytest.raises(UsageError, match="no price of a device"):
+        Price.of("list,tpu-v5p", tpu)

@@ -25,18 +25,23 @@ class Price:
     def of(cls, text: str | float | None, device: Device) -> Price | None:
         """The price that is asked for: a number, or `list` for the catalogue's; None where none is.
 
+        Behind commas devices may have prices of their own: `list,tpu-v5p=2.5`.
+
         Raises:
             UsageError: It is no price, or the catalogue has none of this device.
         """
         if text is None:
             return None
+        first, *own = (part.strip() for part in str(text).split(","))
+        by_name = dict(_own_price(part) for part in own)
+        text = next((by_name[name] for name in (device.name, *device.bases) if name in by_name), first)
         if text == LIST:
             found = list_price(device)
             if found is None:
                 raise UsageError(
                     f"the catalogue has no list price of {device.name}",
                     where="--price",
-                    fix="give dollars per device and hour",
+                    fix=f"give dollars per device and hour: --price 2.5, or list,{device.name}=2.5",
                 )
             said = f"{found.offer}, {found.date} ({found.source.url})"
             return cls(usd_per_hour=found.usd_per_hour, said=said)
@@ -49,6 +54,13 @@ class Price:
                 f"{text!r} is no price", where="--price", fix="dollars per device and hour, such as 2.5, or list"
             )
         return cls(usd_per_hour=value, said="as given")
+
+
+def _own_price(text: str) -> tuple[str, str]:
+    name, equals, price = (part.strip() for part in text.partition("="))
+    if not (name and equals and price):
+        raise UsageError(f"{text!r} is no price of a device", where="--price", fix="write such as list,tpu-v5p=2.5")
+    return name, price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

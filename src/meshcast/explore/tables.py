@@ -68,19 +68,21 @@ def _second_look(exploration: Exploration) -> Section:
 def _table(exploration: Exploration, points: list[Found], *, title: str, note: str = "") -> Section:
     accounts = exploration.accounts
     swept = {name for each in points for name in each.values if name != "plan"}
+    units = {each.outcome.unit for each in points if each.outcome.unit}
+    unit = units.pop() if len(units) == 1 else "units"
     titles = [
         *(f"~{name.removeprefix('hardware.')}" for name in sorted(swept)),
         "~plan",
         ">step",
         ">MFU",
-        ">units/s",
+        f">{unit}/s",
         ">memory",
         "~limited by",
     ]
     if accounts.tokens is not None:
         titles += [">days", ">cost", ">energy", ">CO2"]
     elif accounts.prices:
-        titles.append(">$/M units")
+        titles.append(f">$/M {unit}")
     rows = []
     for each in points:
         outcome, row = each.outcome, exploration.row(each)
@@ -95,7 +97,7 @@ def _table(exploration: Exploration, points: list[Found], *, title: str, note: s
         ]
         if accounts.tokens is not None:
             cells += [
-                f"{row['days']:.3g}",
+                format_count(row["days"]),
                 f"${format_count(row['cost_usd'])}" if row.get("cost_usd") is not None else "",
                 f"{format_count(row['energy_kwh'] * 1e-3)} MWh" if row.get("energy_kwh") is not None else "",
                 f"{format_count(row['carbon_kg'] * 1e-3)} t" if row.get("carbon_kg") is not None else "",

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from meshcast.base import InputError, UsageError
-from meshcast.explore.hardware_values import hardware_value, number_of
 from meshcast.explore.measures import Constraints
 from meshcast.explore.money import Price
 from meshcast.explore.space import Space, SpaceAxis
 from meshcast.explore.space_file import read_space
-from meshcast.hardware import resolve
+from meshcast.hardware import named_with_changes, resolve
+
+LEVEL_FIELDS = {"latency": "latency_s", "size": "size"}
 
 FILE = """\
 schema = "meshcast.space/1"
@@ -62,9 +63,7 @@ def test_a_file_becomes_axes_options_choices_and_limits(tmp_path: Path) -> None:
     assert read.asked["constraints"] == Constraints(step_time_s=2.0, watts=1e6)
     assert read.asked["tokens"] == 1e9
     first = next(read.space.points())
-    assert (
-        first.asked["on"] == "dgx-h100+memory.bandwidth=3350000000000bytes/s+nvlink.link_bandwidth=27500000000bytes/s"
-    )
+    assert first.asked["on"] == "dgx-h100+memory.bandwidth=3.35TB/s+nvlink.link_bandwidth=27.5GB/s"
     assert first.settings == {"batch": "8", "seq": "64"}
     assert resolve(first.asked["on"]).levels[0].link_bandwidth == 27.5e9
     assert [point.number for point in read.space.points()] == list(range(len(read.space)))
@@ -132,13 +131,17 @@ def test_an_axis_is_there_once_and_has_values() -> None:
 )
 def test_numbers_that_are_said_by_what_they_are_now(key: str, text: str, value: float) -> None:
     cluster = resolve("dgx-h100")
-    changed = resolve(f"dgx-h100+{key}={hardware_value(cluster, key, text)}")
-    assert number_of(changed, key)[0] == pytest.approx(value)
+    changed = resolve(named_with_changes("dgx-h100", cluster, f"{key}={text}"))
+    levels = {
+        f"{each.name}.{name}": getattr(each, field) for each in changed.levels for name, field in LEVEL_FIELDS.items()
+    }
+    found = levels[key] if key in levels else changed.device.facts[key].value
+    assert found == pytest.approx(value)
 
 
 def test_a_number_that_hardware_does_not_have() -> None:
     with pytest.raises(UsageError, match=r"no number 'memory\.speed'"):
-        hardware_value(resolve("dgx-h100"), "memory.speed", "2x")
+        named_with_changes("dgx-h100", resolve("dgx-h100"), "memory.speed=2x")
 
 
 def test_a_node_of_another_size_lies_in_larger_domains() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from meshcast.explore.engines import Engine
 from meshcast.explore.evaluating import cluster_of, options_of
-from meshcast.explore.hardware_values import hardware_keys, hardware_value
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Found
 from meshcast.explore.work import SearchWork
+from meshcast.hardware import Cluster, named_with_changes
 
 CHANGE = 0.1
 _LESS = ("latency", "launch_latency")  # numbers that are better small
@@ -39,6 +39,22 @@ class Sensitivity:
         }  # fmt: skip
 
 
+def _hardware_keys(cluster: Cluster) -> list[str]:
+    """Numbers of hardware whose change may change a step: rates and capacities of the device, and its levels' links."""
+    wanted = (
+        "matrix.",
+        "memory.",
+        "cache.",
+        "vector.",
+        "compute.clock",
+        "compute.launch_latency",
+        "power.tdp",
+        "host.",
+    )
+    found = [key for key in cluster.device.facts if key.startswith(wanted) and key != "cache.partitions"]
+    return found + [f"{level.name}.{name}" for level in cluster.levels for name in ("link_bandwidth", "latency")]
+
+
 def sensitivities(found: Found, engine: Engine) -> list[Sensitivity]:
     """Every number of a point's hardware changed by a tenth for the better, what helps most first."""
     base = found.outcome.step_time_s
@@ -48,11 +64,9 @@ def sensitivities(found: Found, engine: Engine) -> list[Sensitivity]:
         return []
     tried: list[tuple[str, str]] = []
     works: list[SearchWork] = []
-    for key in hardware_keys(cluster):
-        if f"+{key}=" in on:  # changed already: a second change would be refused
-            continue
+    for key in _hardware_keys(cluster):
         change = f"{'-' if key.rpartition('.')[2] in _LESS else '+'}{CHANGE:.0%}"
-        name = f"{on}+{key}={hardware_value(cluster, key, change)}"
+        name = named_with_changes(on, cluster, f"{key}={change}", where="sensitivity")
         point = Point(number=len(works), target=found.point.target, asked={**found.point.asked, "on": name})
         tried.append((key, change))
         works.append(SearchWork(kind="point", point=point))

@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from meshcast.base import UsageError
-from meshcast.explore.hardware_values import hardware_value
 from meshcast.explore.plans import PlanSpace
 from meshcast.explore.point import Point
 from meshcast.explore.shape import ModelShape, model_shape
-from meshcast.hardware import resolve
+from meshcast.hardware import named_with_changes, resolve
 from meshcast.zoo import Plan, model_named
 
 MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
@@ -152,9 +151,8 @@ class Space:
             else:
                 asked[name] = value
         if changes:
-            base = resolve(asked["on"])
-            told = (f"+{key}={hardware_value(base, key, value)}" for key, value in changes)
-            asked["on"] = asked["on"] + "".join(told)
+            told = ",".join(f"{key}={value}" for key, value in changes)
+            asked["on"] = named_with_changes(asked["on"], resolve(asked["on"]), told, where="hardware")
         return Combination(target=str(values.get(MODEL, self.model)), asked=asked, values=values)
 
     def plans_of(self, combination: Combination) -> PlanSpace | None:

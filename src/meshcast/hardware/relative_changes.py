@@ -39,13 +39,14 @@ _FACTOR = re.compile(r"(?P<times>\d+(?:\.\d+)?)x|(?P<percent>[+-]\d+(?:\.\d+)?)%
 _NUMBER = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*")
 
 
-def named_with_changes(on: str, cluster: Cluster, changes: str) -> str:
+def named_with_changes(on: str, cluster: Cluster, changes: str, *, where: str = FLAG) -> str:
     """The name of hardware with changes: `dgx-h100` with `hbm=2x` is `dgx-h100+memory.bandwidth=6.7TB/s`.
 
     Args:
         on: What the cluster is named by now, changes of its own among it: those of the same numbers are replaced.
         cluster: What that stands for.
         changes: `KEY=2x`, `KEY=+10%` or `KEY=VALUE`, with commas between them.
+        where: What says them, for errors.
 
     Raises:
         UsageError: One is none, there is no such number, or one number is changed twice.
@@ -53,17 +54,17 @@ def named_with_changes(on: str, cluster: Cluster, changes: str) -> str:
     base, numbers = split(on)
     numbers = dict(numbers)
     seen: dict[str, str] = {}
-    for item in separate_changes(changes):
+    for item in separate_changes(changes, where=where):
         key, _, value = (part.strip() for part in item.partition("="))
-        for number, text in _changed(cluster, key, value, item):
+        for number, text in _changed(cluster, key, value, where):
             if number in seen:
-                raise UsageError(f"{item} and {seen[number]} both change {number}", where=FLAG, fix="leave one out")
+                raise UsageError(f"{item} and {seen[number]} both change {number}", where=where, fix="leave one out")
             seen[number] = item
             numbers[number] = text
     return base + "".join(f"{WHAT_IF_MARK}{key}={value}" for key, value in numbers.items())
 
 
-def separate_changes(changes: str) -> list[str]:
+def separate_changes(changes: str, *, where: str = FLAG) -> list[str]:
     """The single changes of a text with commas.
 
     Raises:
@@ -73,21 +74,21 @@ def separate_changes(changes: str) -> list[str]:
     for item in found:
         key, equals, value = item.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise UsageError(f"{item!r} changes nothing", where=FLAG, fix=EXAMPLE)
+            raise UsageError(f"{item!r} changes nothing", where=where, fix=EXAMPLE)
     if not found:
-        raise UsageError(f"{changes!r} changes nothing", where=FLAG, fix=EXAMPLE)
+        raise UsageError(f"{changes!r} changes nothing", where=where, fix=EXAMPLE)
     return found
 
 
-def _changed(cluster: Cluster, key: str, value: str, item: str) -> Iterator[tuple[str, str]]:
+def _changed(cluster: Cluster, key: str, value: str, where: str) -> Iterator[tuple[str, str]]:
     """New numbers by the keys of `what_if`."""
-    numbers = _numbers(cluster, key)
-    factor = _factor(value, item)
+    numbers = _numbers(cluster, key, where)
+    factor = _factor(value, f"{key}={value}", where)
     if factor is None:
         if len(numbers) > 1:
             raise UsageError(
                 f"{key} stands for {len(numbers)} numbers ({', '.join(numbers)}), which cannot all be {value}",
-                where=FLAG,
+                where=where,
                 fix=f"give a factor ({key}=2x, {key}=+10%), or name one of them",
             )
         yield next(iter(numbers)), value
@@ -98,7 +99,8 @@ def _changed(cluster: Cluster, key: str, value: str, item: str) -> Iterator[tupl
         found = _NUMBER.fullmatch(text)
         assert found is not None, f"{name} = {text}"
         number = Decimal(found["number"]) * factor
-        yield name, f"{round(number) if name == cores else _plain(number)}{found['unit'].replace(' ', '')}"
+        whole_ones = name == cores or name.endswith(".size")
+        yield name, f"{round(number) if whole_ones else _plain(number)}{found['unit'].replace(' ', '')}"
 
 
 def _plain(number: Decimal) -> str:
@@ -106,7 +108,7 @@ def _plain(number: Decimal) -> str:
     return f"{number:.12f}".rstrip("0").rstrip(".")
 
 
-def _factor(value: str, item: str) -> Decimal | None:
+def _factor(value: str, item: str, where: str) -> Decimal | None:
     """What a value multiplies by; None where it is a number of its own.
 
     Raises:
@@ -117,11 +119,11 @@ def _factor(value: str, item: str) -> Decimal | None:
         return None
     factor = Decimal(found["times"]) if found["times"] else 1 + Decimal(found["percent"]) / 100
     if factor <= 0:
-        raise UsageError(f"{item} leaves nothing", where=FLAG, fix="write a factor above 0, such as 0.5x")
+        raise UsageError(f"{item} leaves nothing", where=where, fix="write a factor above 0, such as 0.5x")
     return factor
 
 
-def _numbers(cluster: Cluster, key: str) -> dict[str, str]:
+def _numbers(cluster: Cluster, key: str, where: str) -> dict[str, str]:
     """The numbers that a name stands for, as they are written now.
 
     Raises:
@@ -135,6 +137,7 @@ def _numbers(cluster: Cluster, key: str) -> dict[str, str]:
         for what, text in (
             ("link_bandwidth", f"{level.link_bandwidth * 1e-9:.10f}GB/s"),
             ("latency", f"{level.latency_s * 1e6:.10f}us"),
+            ("size", f"{level.size}"),
         )
     }
     if key in levels:
@@ -147,5 +150,5 @@ def _numbers(cluster: Cluster, key: str) -> dict[str, str]:
         found = {name: text for name, text in {**facts, **written}.items() if name == key}
     if not found:
         known = [*levels, *OF_LEVELS, *SHORT_NAMES, *facts, *written]
-        raise UsageError(f"{cluster.name} has no number {key!r}", where=FLAG, fix=nearest(key, known))
+        raise UsageError(f"{cluster.name} has no number {key!r}", where=where, fix=nearest(key, known))
     return found

@@ -72,8 +72,8 @@ def at_full_clock(found: Sequence[Timed], modelled: Sequence[tuple[Kernel, int]]
 def chosen_by_tuning(kernel: Kernel) -> bool:
     """Whether a launch is one that XLA chooses by timing, and chooses otherwise than the library alone.
 
-    On an H200 products of f32 (TF32) that were tuned ran faster for our model than those by cuBLAS alone (medians of measured over
-    modelled: 0.92 of 11, against 1.4), though long ones of public programs did not; those of two bytes are cuBLAS's either way.
+    On an H200 products of f32 (TF32) that were tuned ran faster for our model than those by cuBLAS alone (medians of measured
+    over modelled: 0.92 of 11, against 1.4), though long ones of public programs did not; those of two bytes are cuBLAS's anyway.
     """
     return kernel.kind is KernelKind.GEMM and kernel.dtype == "f32"
 

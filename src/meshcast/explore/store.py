@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import VERSION, InputError, UsageError, not_written, write_whole
+from meshcast.base import VERSION, InputError, UsageError, not_written, whole_files, write_whole
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Space
 
@@ -187,12 +187,12 @@ def merged(folders: Iterable[Path], into: Path) -> int:
     if (into / POINTS).exists():
         raise UsageError("the folder has points already", where=str(into), fix=ANOTHER)
     into.mkdir(parents=True, exist_ok=True)
-    with (into / POINTS).open("w", encoding="utf-8") as out:
+    with whole_files(into / POINTS, fix=ANOTHER) as staged, staged.open(into / POINTS) as out:
         for folder in sources:
             for point, outcome in ordered(folder):
                 if point.number not in seen:
                     seen.add(point.number)
-                    out.write(json.dumps({"point": point.to_json(), "outcome": outcome.to_json()}) + "\n")
+                    out.write((json.dumps({"point": point.to_json(), "outcome": outcome.to_json()}) + "\n").encode())
     write_whole(into / SPACE, (sources[0] / SPACE).read_bytes())
     write_whole(into / ENVIRONMENT, (sources[0] / ENVIRONMENT).read_bytes())
     return len(seen)

@@ -37,6 +37,7 @@ REFUSED: Mapping[str, str] = {
     "indices": "--indices",
     "partitioner": "--partitioner",
     "lowering": "--lowering",
+    "compile_limit": "--compile-limit",
     "host": "--host",
     "scheduler": "--scheduler",
     "overlap": "--overlap",

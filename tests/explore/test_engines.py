@@ -12,6 +12,7 @@ from meshcast.explore.engines.in_process import InProcess
 from meshcast.explore.engines.lanes import TRIES, DiedError, Lanes
 from meshcast.explore.engines.processes import Processes
 from meshcast.explore.engines.worker import answer
+from meshcast.explore.evaluating import options_of
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.work import Answer, SearchWork, answer_json, answer_of
 
@@ -110,6 +111,11 @@ def test_a_process_answers_as_this_one_does() -> None:
         else:
             assert mine == theirs
     assert here[2].status in ("failed", "unsupported")  # type: ignore[union-attr]
+
+
+def test_kernels_of_points_are_modelled_unless_a_compiler_is_asked_for() -> None:
+    assert options_of(POINT.asked).lowering.kernels == "modelled"
+    assert options_of({**POINT.asked, "lowering": "auto"}).lowering.kernels == "auto"
 
 
 def test_works_and_answers_are_the_same_behind_a_pipe() -> None:

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from meshcast.base import UsageError
-from meshcast.cli import compare, flags, predict, show, trace
+from meshcast.cli import compare, flags, plan, predict, show, trace
 from meshcast.cli.app import app
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.jobs.described import inputs_of
@@ -37,6 +37,7 @@ VERBS = {
     "predict": (predict.predict_command, STAGES),
     "compare": (compare.compare_command, STAGES),
     "trace": (trace.trace_command, STAGES),
+    "plan": (plan.plan_command, STAGES),
     "show": (show.show_command, ("program", "lowering", "estimate")),
 }
 
@@ -63,7 +64,7 @@ def test_a_verb_has_the_flags_of_the_stages_that_it_runs_or_says_why_not(verb: s
     command, stages = VERBS[verb]
     without: dict[str, str] = command.without  # type: ignore[attr-defined]
     taken = {each for one in typer.main.get_command(app).commands[verb].params for each in one.opts}  # type: ignore[attr-defined]
-    several = {"on", "fidelity"} if verb == "compare" else set()  # of its own
+    several = {"compare": {"on", "fidelity"}, "plan": {"devices"}}.get(verb, set())  # of its own
     for name, place in option_places().items():
         written = {each.flag for each in place.field.declaration.flags}
         if place.part in (None, *stages) and written and name not in without:
@@ -144,6 +145,14 @@ def test_flat_names_and_parts_go_together() -> None:
     with pytest.raises(UsageError, match="no option 'fidelty'") as caught:
         Options(fidelty="roofline")
     assert "fidelity" in str(caught.value.fix)
+
+
+def test_one_of_many_questions_has_modelled_kernels_unless_others_are_asked_for() -> None:
+    assert Options().of_many.lowering.kernels == "modelled"
+    assert Options().of_many.asked == {"lowering"}
+    for asked in ({"lowering": "auto"}, {"lowering": "compiled"}, {"fidelity": "compiled"}):
+        options = Options().changed(asked, where="test")
+        assert options.of_many is options
 
 
 @pytest.mark.parametrize("name", ["fusion", "attention_library", "layers", "ragged", "context_attention"])

@@ -22,6 +22,7 @@ WITHOUT = {
     "beside": "it is of one program's devices",
     "conditions": "plans are compared on healthy devices",
     "durations": "models are no traces",
+    "what_if": "explore searches over hardware",
 }
 
 

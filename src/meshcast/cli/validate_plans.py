@@ -44,7 +44,7 @@ def plans_command(
             "no two runs differ in their plan only", where=str(file), fix="--any-batch compares more of them"
         )
     rows = [row for members in groups.values() for row in members]
-    options = Options(fidelity=fidelity, network=network, levers=False)
+    options = Options(fidelity=fidelity, network=network, levers=False).of_many
     found = validate_runs(rows, options, over_memory=True, jobs=jobs)
     results, interrupted = judged(found, len(rows), "runs", json=False)
     choices = plan_choices(groups, results)

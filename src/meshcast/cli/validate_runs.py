@@ -56,9 +56,7 @@ def runs_command(
     from meshcast.options import Options, check_fidelity
 
     rows = chosen_runs(read_run_rows(file), only=only, limit=limit)
-    # Hundreds of programs for thousands of devices: compilers are asked where they are asked for.
-    lowering = "auto" if fidelity == "compiled" else "modelled"
-    options = Options(fidelity=fidelity, network=network, lowering=lowering, levers=False)
+    options = Options(fidelity=fidelity, network=network, levers=False).of_many
     check_fidelity(fidelity)
     options.check_choices()  # a misspelt one is the caller's mistake, not a failure of every row
     found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs)

@@ -102,12 +102,12 @@ def layers_costs(target: str, asked: Mapping[str, Any], *, first: int, layers: i
 
 
 def options_of(asked: Mapping[str, Any]) -> Options:
-    """The options of a point, with what its stack brings.
+    """The options of a point, one of many, with what its stack brings.
 
     Raises:
         MeshcastError: There are none such.
     """
-    return chosen_options(None, {**asked, "levers": False}, where="explore")
+    return chosen_options(None, {**asked, "levers": False}, where="explore").of_many
 
 
 def cluster_of(options: Options) -> Cluster:

@@ -224,6 +224,15 @@ class Options:
         return "compiled" if compiled else self.lowering.kernels
 
     @property
+    def of_many(self) -> Options:
+        """The options of one of many questions, such as those of a sweep: kernels are modelled unless somebody asks for others.
+
+        Compilers take seconds to minutes for each program, and their answers are not to be put beside modelled ones.
+        """
+        said = "lowering" in self.written or self.lowering.kernels != "auto" or self.asked_lowering == "compiled"
+        return self if said else self.having(lowering="modelled")
+
+    @property
     def own_hardware(self) -> bool:
         """Whether the hardware is a file of the user's own."""
         from meshcast.hardware import is_own

@@ -31,7 +31,6 @@ from meshcast.jobs import (
     predict_job,
     resolve_job,
 )
-from meshcast.lower import found_gpu_compiler
 from meshcast.options import Options, common_fidelity, fidelity_names, why_not_taken
 from meshcast.programs import Program, program_name
 from meshcast.results import Prediction
@@ -252,7 +251,7 @@ def _answer(ask: Ask, grid: ComparisonGrid, folder: RunFolder | None) -> Cell:
             if grid.targets.any_traces:  # which durations are about
                 options = options.having(durations="auto")
             if ask.fidelity == "auto":
-                options = options.having(fidelity=grid.auto, **_swept(grid))
+                options = (options.of_many if len(grid.asks) > 1 else options).having(fidelity=grid.auto)
         match job := resolve_job(source, options, cluster=cluster):
             case TraceJob():
                 return _kept_or_asked(
@@ -278,12 +277,6 @@ def _attending_alike(options: Options, cluster: Cluster, grid: ComparisonGrid) -
     """On a TPU the compiled fidelity has plain attention by default, and so have all that it is compared with there."""
     alike = options.program.attention == AUTO and cluster.device.kind == "tpu" and "compiled" in grid.fidelities
     return options.having(attention="plain") if alike else options
-
-
-def _swept(grid: ComparisonGrid) -> dict[str, str]:
-    """What `auto` leaves out where it answers several questions: compilers, which take seconds to minutes for each."""
-    several = len(grid.asks) > 1 and grid.options.lowering.kernels == "auto"
-    return {"lowering": "modelled"} if several and not isinstance(found_gpu_compiler(), str) else {}
 
 
 def _of_traces(options: Options) -> Options:

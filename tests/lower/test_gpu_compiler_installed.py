@@ -17,6 +17,7 @@ from meshcast.base import UnsupportedError, UsageError
 from meshcast.cli import doctor
 from meshcast.lower.xla_gpu import installation
 from meshcast.lower.xla_gpu.installation import (
+    MEASURED,
     PLUGIN,
     TOOLKIT,
     VARIABLE,
@@ -24,6 +25,7 @@ from meshcast.lower.xla_gpu.installation import (
     found_gpu_compiler,
     install_gpu_compiler,
     own_folder,
+    wanted_release,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +86,15 @@ class TestLooking:
         monkeypatch.setenv(VARIABLE, "none")
         assert isinstance(found_gpu_compiler(), str)
 
-    def test_one_of_another_release_than_jaxlib_is_not_used(self, nowhere: Path, python: SimpleNamespace) -> None:
+    def test_a_newer_one_than_jaxlib_is_used_up_to_what_was_tried(self, nowhere: Path, python: SimpleNamespace) -> None:
+        put(nowhere / "site-packages", "0.12.9")
+        python.path.append(str(nowhere / "site-packages"))
+        assert isinstance(found_gpu_compiler(), Installation)
+        put(nowhere / "beyond", "0.13.0")
+        python.path[:] = [str(nowhere / "beyond")]
+        assert found_gpu_compiler() == f"jax-cuda12-pjrt 0.13.0 does not go with jaxlib {JAXLIB}"
+
+    def test_one_older_than_jaxlib_is_not_used(self, nowhere: Path, python: SimpleNamespace) -> None:
         put(nowhere / "site-packages", "0.4.1")
         python.path.append(str(nowhere / "site-packages"))
         assert found_gpu_compiler() == f"jax-cuda12-pjrt 0.4.1 does not go with jaxlib {JAXLIB}"
@@ -104,9 +114,16 @@ class TestInstalling:
         monkeypatch.setattr("meshcast.base.packages.subprocess.run", run)
         return calls
 
-    def test_doctor_brings_the_release_of_jaxlib(self, pip: list[list[str]]) -> None:
+    @pytest.mark.parametrize(("jaxlib", "wanted"), [("0.10.2", MEASURED), ("0.12.0.1", "0.12.0.1")])
+    def test_the_measured_release_or_jaxlibs_own_where_that_is_newer(
+        self, monkeypatch: pytest.MonkeyPatch, jaxlib: str, wanted: str
+    ) -> None:
+        monkeypatch.setattr(installation.metadata, "version", lambda _: jaxlib)
+        assert wanted_release() == wanted
+
+    def test_doctor_brings_it(self, pip: list[list[str]]) -> None:
         doctor._install("gpu-compiler")
-        assert pip[0][-2:] == [f"{PLUGIN}=={JAXLIB}", TOOLKIT]
+        assert pip[0][-2:] == [f"{PLUGIN}=={wanted_release()}", TOOLKIT]
         assert "--no-deps" in pip[0]
         assert isinstance(found_gpu_compiler(), Installation)
         assert [each.name for each in own_folder().parent.iterdir()] == [

@@ -1,7 +1,9 @@
 """Where XLA's CUDA compiler lies, and how it comes there.
 
-Two packages of the index, and nothing that they depend on: XLA's CUDA plugin of jaxlib's own release, and nvcc for libdevice and
-ptxas. Neither a driver, nor a CUDA runtime, nor a GPU is needed. Both go into a folder of the user's cache that no Python imports
+Two packages of the index, and nothing that they depend on: XLA's CUDA plugin, and nvcc for libdevice and ptxas. The plugin need not
+be of jaxlib's own release: it is handed StableHLO, which every later one reads, and answers in HLO's protocol buffer. It is of the
+release that the H200 was measured with, so that its kernels are those that were timed, or of jaxlib's where that is newer.
+Neither a driver, nor a CUDA runtime, nor a GPU is needed. Both go into a folder of the user's cache that no Python imports
 from: beside JAX, the plugin would be found by JAX itself, which then looks for a driver whenever it runs anything. They are found
 among this Python's packages too, where the extra `gpu-compiler` has put them.
 """
@@ -9,6 +11,7 @@ among this Python's packages too, where the extra `gpu-compiler` has put them.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,6 +23,8 @@ GPU_COMPILER = "gpu-compiler"  # of the extra too
 VARIABLE = "MESHCAST_GPU_COMPILER"
 ABSENT = "none"  # the variable's word for no compiler at all, whatever is installed
 HOW_TO_INSTALL_GPU_COMPILER = f"meshcast doctor --install {GPU_COMPILER}"
+MEASURED = "0.11.2"  # the release whose kernels were timed (data/measured)
+UNTRIED = "0.13"  # the first release that nobody has tried, as of jaxlib itself (pyproject.toml)
 PLUGIN, TOOLKIT = "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12>=12.6"
 # Distributions with the folder of theirs that matters, the first found is taken. A toolkit may also be the system's own.
 _PLUGINS = {"jax-cuda13-pjrt": "jax_plugins/xla_cuda13", PLUGIN: "jax_plugins/xla_cuda12"}
@@ -43,9 +48,14 @@ class Installation:
     toolkit: Path
 
 
+def wanted_release() -> str:
+    """The plugin's release that is installed: the measured one, or jaxlib's own where that is newer."""
+    return max(MEASURED, metadata.version("jaxlib"), key=_release)
+
+
 def own_folder() -> Path:
-    """Where `install_gpu_compiler` puts the compiler; one a release of jaxlib, as the plugin must be of the same."""
-    return cache_folder("environments") / f"{GPU_COMPILER}-{metadata.version('jaxlib')}"
+    """Where `install_gpu_compiler` puts the compiler; one a release of it."""
+    return cache_folder("environments") / f"{GPU_COMPILER}-{wanted_release()}"
 
 
 def found_gpu_compiler() -> Installation | str:
@@ -59,14 +69,14 @@ def found_gpu_compiler() -> Installation | str:
             version = _version(name, folder) if library.is_file() else None
             if version is None:
                 continue
-            if version.split(".")[:3] == jaxlib.split(".")[:3]:
+            if _release(jaxlib)[:3] <= _release(version) < _release(UNTRIED):
                 return Installation(release=f"{name} {version}", library=library, toolkit=_toolkit())
             others.append(f"{name} {version} does not go with jaxlib {jaxlib}")
     return others[0] if others else "XLA's CUDA compiler is not installed"
 
 
 def install_gpu_compiler() -> str:
-    """Fetches the compiler of this jaxlib's release, 210 MB; its release.
+    """Fetches the compiler, 210 MB; its release.
 
     Raises:
         UnsupportedError: There is none for this platform or release, or it cannot be fetched.
@@ -78,7 +88,7 @@ def install_gpu_compiler() -> str:
             fix="compile on a Linux machine, or use the modelled lowering",
         )
     folder = own_folder()
-    install_into(folder, [f"{PLUGIN}=={metadata.version('jaxlib')}", TOOLKIT], name=GPU_COMPILER)
+    install_into(folder, [f"{PLUGIN}=={wanted_release()}", TOOLKIT], name=GPU_COMPILER)
     found = found_gpu_compiler()
     if isinstance(found, str):
         raise UnsupportedError(
@@ -93,6 +103,11 @@ def _places() -> list[Path]:
     if given:
         return [] if given == ABSENT else [Path(given)]
     return [own_folder(), *(Path(entry) for entry in sys.path if entry)]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """A version's numbers, in order; what follows them (a candidate, a build) does not count."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("+")[0].split("rc")[0].split(".dev")[0]))
 
 
 def _version(distribution: str, folder: Path) -> str | None:

@@ -1,8 +1,8 @@
 """Where XLA's CUDA compiler lies, and how it comes there.
 
 Two packages of the index, and nothing that they depend on: XLA's CUDA plugin, and nvcc for libdevice and ptxas. The plugin need
-not be of jaxlib's own release: it is handed StableHLO, which every later one reads, and answers in HLO's protocol buffer. It is of
-the release that the H200 was measured with, so that its kernels are those that were timed, or of jaxlib's where that is newer.
+not be of jaxlib's own release: it is handed StableHLO, which every later one reads, and answers in HLO's protocol buffer. It has
+the release that the H200 was measured with, so that its kernels are those that were timed, or jaxlib's own where that is newer.
 Neither a driver, nor a CUDA runtime, nor a GPU is needed. Both go into a folder of the user's cache that no Python imports
 from: beside JAX, the plugin would be found by JAX itself, which then looks for a driver whenever it runs anything. They are found
 among this Python's packages too, where the extra `gpu-compiler` has put them.

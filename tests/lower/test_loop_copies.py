@@ -33,7 +33,8 @@ def program(body: str, donated: bool = False, after: str = "%w#1, %w#2", start: 
 GROWS = f"%u = stablehlo.add %x, %y : {T}\n stablehlo.return %j, %u, %y : tensor<i32>, {T}, {T}"
 SWAPS = f"%u = stablehlo.add %x, %y : {T}\n stablehlo.return %j, %y, %x : tensor<i32>, {T}, {T}"
 # New values of both, each of both old ones: a bisection's ends.
-NARROWS = f"""%u = stablehlo.add %x, %y : {T}
+NARROWS = f"""%s = stablehlo.add %x, %y : {T}
+          %u = stablehlo.tanh %s : {T}
           %v = stablehlo.multiply %x, %y : {T}
           stablehlo.return %j, %u, %v : tensor<i32>, {T}, {T}"""
 STARTED = f"%s = stablehlo.tanh %a : {T}"

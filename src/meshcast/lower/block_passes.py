@@ -19,6 +19,7 @@ from meshcast.lower.fusion_rules import Rules
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.liveness import stepped_slices
+from meshcast.lower.multi_output import merge_outputs
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
 from meshcast.lower.ordering import order_for_memory
@@ -281,16 +282,19 @@ def drop_allocations(draft: BlockDraft) -> None:
     draft.steps = without_allocations(draft.steps, frozenset(draft.outputs))
 
 
-def merge_siblings_as(*, into_products: bool, passing_on: bool, strict: bool) -> Callable[[BlockDraft], None]:
+def merge_siblings_as(*, into_products: bool, passing_on: bool) -> Callable[[BlockDraft], None]:
     """The pass that merges siblings, see `merge_siblings`."""
 
     def run(draft: BlockDraft) -> None:
         tensors = draft.values.tensors
-        draft.steps = merge_siblings(
-            draft.steps, tensors, into_products=into_products, passing_on=passing_on, strict=strict
-        )
+        draft.steps = merge_siblings(draft.steps, tensors, into_products=into_products, passing_on=passing_on)
 
     return run
+
+
+def merge_several_outputs(draft: BlockDraft) -> None:
+    """`merge_outputs`."""
+    draft.steps = merge_outputs(draft.steps, draft.values.tensors, (*draft.outputs, *draft.nested))
 
 
 def order_launches(draft: BlockDraft) -> None:

@@ -23,9 +23,9 @@ class Contraction:
         self._groups: dict[int, list[int]] = {}  # by member
 
     @cached_property
-    def _tree(self) -> _Tree:
+    def _tree(self) -> PathTree:
         made, shown = self._producers.get, self._buffer.get
-        return _Tree([max([made(shown(v, v), -1) for v in values], default=-1) for values in self._reads])
+        return PathTree([max([made(shown(v, v), -1) for v in values], default=-1) for values in self._reads])
 
     @cached_property
     def _before(self) -> list[list[int]]:
@@ -134,7 +134,7 @@ def _origins(values: Collection[int], *, producers: Mapping[int, int], buffer: M
     return list({producers[shown] for value in values if (shown := buffer.get(value, value)) in producers})
 
 
-class _Tree:
+class PathTree:
     """One path from every op to the ops it depends on: over the latest of them each time.
 
     Answers most questions about dependent ops at once, as the latest operand is what a chain of layers goes through.

@@ -190,7 +190,7 @@ XLA_GPU = PassTable(
         _Block(
             "siblings",
             "multi-output fusion; on kernels, as it joins what fusion left",
-            block.merge_siblings_as(into_products=False, passing_on=True, strict=True),
+            block.merge_several_outputs,
         ),
         _ORDERED,
     ),
@@ -238,7 +238,7 @@ EAGER_GPU = PassTable(
         _Block(
             "siblings",
             "ops with several results; on kernels",
-            block.merge_siblings_as(into_products=False, passing_on=False, strict=False),
+            block.merge_siblings_as(into_products=False, passing_on=False),
         ),
         _ORDERED,
     ),
@@ -285,7 +285,7 @@ XLA_TPU = PassTable(
         _Block(
             "siblings",
             "multi-output fusion, into products as well",
-            block.merge_siblings_as(into_products=True, passing_on=True, strict=False),
+            block.merge_siblings_as(into_products=True, passing_on=True),
         ),
         _ORDERED,
     ),

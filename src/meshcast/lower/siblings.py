@@ -6,9 +6,7 @@ the same number of elements, and share a read of that size or pass one on; what 
 the two cases sibling and producer-consumer multi-output fusion. On TPUs a product hosts what reads its result as well: the
 sums of a batch norm come out of the convolution's own kernel.
 
-XLA:GPU (multi_output_fusion.cc, gpu_fusible.cc) is stricter: reductions share a kernel only where they reduce the same
-dimensions of one shape, and the row fusions that Triton computes share none. But any operand of more than one element may be
-what is shared, however small (an index, a mask), unless both read another slice of it.
+XLA:GPU has rules of its own (`multi_output`).
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ def merge_siblings(
     *,
     into_products: bool = False,
     passing_on: bool = True,
-    strict: bool = True,
 ) -> list[Step]:
     """The steps, with sibling fusions merged into one kernel.
 
@@ -41,10 +38,9 @@ def merge_siblings(
         tensors: Types of all values.
         into_products: Merge also into the product whose result they read.
         passing_on: Merge also into the kernel whose result they read.
-        strict: As XLA:GPU does: reductions only where they reduce alike, no row fusions, and any operand may be shared.
     """
     hosts = _PRODUCTS if into_products else frozenset[KernelKind]()
-    return _Merging(steps, tensors, hosts, passing_on=passing_on, strict=strict).result()
+    return _Merging(steps, tensors, hosts, passing_on=passing_on).result()
 
 
 class _Merging:
@@ -55,10 +51,8 @@ class _Merging:
         hosts: frozenset[KernelKind],
         *,
         passing_on: bool,
-        strict: bool,
     ) -> None:
         self._passing_on = passing_on
-        self._strict = strict
         self._hosts = hosts  # kinds that take others in and are never taken in
         self._steps: list[Step | None] = list(steps)
         self._tensors = tensors
@@ -80,7 +74,7 @@ class _Merging:
                     self._steps[place], self._steps[position] = merged(first, step), None
                 self._spaces[place] = space
                 for value in (*(() if only_host else step.reads), *(step.writes if self._passing_on else ())):
-                    if self._is_shareable(value, space):
+                    if self._tensors[value].elements == space:
                         self._touching.setdefault(value, []).append(place)
             for value in step.writes:
                 self._written[value] = place
@@ -96,22 +90,15 @@ class _Merging:
         ):
             return 0
         if kernel.kind is KernelKind.REDUCTION:
-            space = math.prod(kernel.geometry.shape) if isinstance(kernel.geometry, Reduction) else 0
-            by_rows = self._strict and self._tensors[kernel.writes[0]].elements == space
-            return 0 if by_rows else space
+            return math.prod(kernel.geometry.shape) if isinstance(kernel.geometry, Reduction) else 0
         return self._tensors[kernel.writes[0]].elements
-
-    def _is_shareable(self, value: int, space: int) -> bool:
-        elements = self._tensors[value].elements
-        return elements > 1 if self._strict else elements == space
 
     def _host(self, kernel: Kernel, space: int) -> int | None:
         """The position of the earlier kernel that saves most by taking this one in."""
         saved: dict[int, int] = {}
         for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
-            sliced = self._strict and 0 < size < self._tensors[value].bytes and any("slice" in n for n in kernel.ops)
             for position in self._touching.get(value, ()):
-                if self._spaces[position] == space and not (sliced and self._reads_part(position, value)):
+                if self._spaces[position] == space:
                     saved[position] = saved.get(position, 0) + size
         if not saved:
             return None
@@ -119,20 +106,10 @@ class _Merging:
         fits = [position for position in saved if self._can_host(position, kernel, space, made)]
         return max(fits, key=lambda position: saved[position], default=None)
 
-    def _reads_part(self, position: int, value: int) -> bool:
-        """Whether the kernel at a place reads less than the whole of a value."""
-        step = self._steps[position]
-        assert isinstance(step, Kernel)
-        reads = dict(zip(step.reads, step.operand_bytes, strict=True))
-        return reads.get(value, self._tensors[value].bytes) < self._tensors[value].bytes
-
     def _can_host(self, position: int, kernel: Kernel, space: int, made: Sequence[tuple[int, int]]) -> bool:
         host = self._steps[position]
         assert isinstance(host, Kernel)
         if len(host.reads) + len(host.writes) + len(kernel.reads) + len(kernel.writes) > MAX_VALUES:
-            return False
-        both_reduce = host.kind is KernelKind.REDUCTION and kernel.kind is KernelKind.REDUCTION
-        if self._strict and both_reduce and host.geometry != kernel.geometry:
             return False
         # What the host itself writes is at hand only element by element, not once reduced.
         return all(

@@ -1,0 +1,227 @@
+"""Multi-output fusion as XLA:GPU does it: kernels that read the same, or one the other's result, become one launch.
+
+After multi_output_fusion.cc and gpu_fusible.cc (openxla/xla, August 2026). Values are visited with readers before makers. Kernels
+that read the value become one where neither waits for the other, however far they are apart in the program (`step_order`):
+the updates of a parameter and of its moments, say. Then the maker of the value joins one of its readers, which hands the value on
+besides its own result. Both kinds need
+
+- loops over as many elements: those of a reduction's input, else those of the result;
+- reductions of one shape along the same dimensions, no more than 8 of them, nor more than a block's shared memory has room for:
+  a reduction of columns takes a cache of 32 x 129 elements, one of rows 32;
+- no more operands and results than a kernel may have;
+- no update in place among them, nor a row fusion (Triton's), a product or a library's call.
+
+An operand of one element is nothing to share; nor is a value of which each of both reads a part of its own. A single op that is
+no arithmetic (a slice, a concatenation) was never made a fusion, and joins none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from meshcast.lower.fused_kernel import merged
+from meshcast.lower.fusion_times import MAX_VALUES
+from meshcast.lower.kernel import Kernel, KernelKind, Step, short_name
+from meshcast.lower.kernel_dependencies import dependencies
+from meshcast.lower.step_order import StepOrder
+from meshcast.workload import Reduction, Tensor
+
+MAX_REDUCTIONS = 8
+SHARED_MEMORY = 48 << 10  # bytes that a block may have without asking for more
+_ROW_CACHE, _COLUMN_CACHE = 32, 32 * (4 * 32 + 1)  # elements that a reduction keeps there
+# Up to so many bytes of a value may be shared by kernels that read different parts of it.
+_SMALL = 1024
+# Kernels over other elements, or connected ones, that are asked in vain before a kernel takes no more siblings: XLA asks all of
+# them, but where a weight is read in every step of a long chain each is connected with all others.
+MAX_ASKED = 48
+
+# Single ops that XLA leaves as they are until all fusion is done.
+_UNFUSED = frozenset(
+    {
+        "slice", "dynamic_slice", "concatenate", "pad", "broadcast_in_dim", "broadcast", "iota", "gather", "reverse", "copy",
+        "transpose", "dynamic_update_slice", "reshape", "dynamic_gather", "dynamic_pad", "constant",
+    }
+)  # fmt: skip
+
+
+def merge_outputs(steps: Sequence[Step], tensors: Sequence[Tensor], outputs: Sequence[int]) -> list[Step]:
+    """The steps of a block, with kernels merged that XLA:GPU gives several results.
+
+    Args:
+        steps: In order.
+        tensors: Types of all values.
+        outputs: Values that somebody outside the block reads.
+    """
+    spaces = [_space(step, tensors) if isinstance(step, Kernel) else 0 for step in steps]
+    if sum(map(bool, spaces)) < 2:
+        return list(steps)
+    return _Merging(steps, spaces, tensors, outputs).result()
+
+
+def _space(kernel: Kernel, tensors: Sequence[Tensor]) -> int:
+    """Elements a kernel loops over; 0 for one that never merges."""
+    if not kernel.writes or kernel.updates:
+        return 0
+    if kernel.kind is KernelKind.REDUCTION and isinstance(kernel.geometry, Reduction):
+        space = math.prod(kernel.geometry.shape)
+        return 0 if tensors[kernel.writes[0]].elements == space else space  # a row fusion gives what it takes
+    if kernel.kind is not KernelKind.LOOP_FUSION or (len(kernel.ops) == 1 and short_name(kernel.ops[0]) in _UNFUSED):
+        return 0
+    return tensors[kernel.writes[0]].elements
+
+
+class _Merging:
+    def __init__(
+        self, steps: Sequence[Step], spaces: list[int], tensors: Sequence[Tensor], outputs: Sequence[int]
+    ) -> None:
+        self._steps: list[Step | None] = list(steps)
+        self._spaces, self._tensors = spaces, tensors
+        self._kept = frozenset(outputs)
+        self._sums: dict[int, int] = {}  # how many reductions a kernel has that was asked about
+        self._order: StepOrder | None = None
+        self._readers: dict[int, list[int]] = {}  # value -> steps that read it, in order
+        for index, step in enumerate(steps):
+            for value in dict.fromkeys(step.reads):
+                self._readers.setdefault(value, []).append(index)
+
+    def result(self) -> list[Step]:
+        made = {value: index for index, step in enumerate(self._steps) if step for value in step.writes}
+        # An argument stands right before its first reader; whatever reads a value was visited before it.
+        places = [(float(index), value) for value, index in made.items()]
+        places += [(reading[0] - 0.5, value) for value, reading in self._readers.items() if value not in made]
+        for _, value in sorted(places, reverse=True):
+            if self._tensors[value].elements > 1:
+                self._merge_siblings(value)
+            if value in made:
+                self._pass_on(made[value], value)
+        if self._order is None:
+            return [step for step in self._steps if step is not None]
+        order = self._order.places
+        left = [index for index, step in enumerate(self._steps) if step is not None]
+        return [step for index in sorted(left, key=order.__getitem__) if (step := self._steps[index]) is not None]
+
+    def _kernel(self, index: int) -> Kernel:
+        step = self._steps[index]
+        assert isinstance(step, Kernel)
+        return step
+
+    def _priority(self, index: int) -> int:
+        """Kernels with several results take others in first, then fusions, then single ops."""
+        kernel = self._kernel(index)
+        return 2 if len(kernel.writes) > 1 else int(len(kernel.ops) > 1)
+
+    def _merge_siblings(self, value: int) -> None:
+        """Merges kernels that read a value."""
+        readers = [index for index in self._readers.get(value, ()) if self._spaces[index]]
+        if len(readers) < 2:
+            return
+        by_space: dict[int, list[int]] = {}
+        for index in readers:
+            by_space.setdefault(self._spaces[index], []).append(index)
+        for siblings in by_space.values():
+            if len(siblings) > 1:
+                self._merge_alike(value, sorted(siblings, key=self._priority, reverse=True))
+
+    def _merge_alike(self, value: int, siblings: list[int]) -> None:
+        at = 0
+        while at < len(siblings) - 1:
+            host, behind, refused = siblings[at], at + 1, 0
+            at += 1
+            if self._is_single(host):
+                continue
+            while behind < len(siblings) and refused < MAX_ASKED:
+                guest = siblings[behind]
+                if (
+                    self._fit(host, guest)
+                    and not self._read_parts(host, guest, value)
+                    and not self._connected(host, guest)
+                ):
+                    self._merge(host, guest)
+                    del siblings[behind]
+                else:
+                    behind, refused = behind + 1, refused + 1
+
+    def _is_single(self, index: int) -> bool:
+        kernel = self._kernel(index)
+        return len(kernel.ops) == 1 and kernel.kind is not KernelKind.REDUCTION
+
+    def _pass_on(self, maker: int, value: int) -> None:
+        """The maker of a value joins one of its readers, and the value is among that one's results."""
+        kernel, space = self._steps[maker], self._spaces[maker]
+        if not space or not isinstance(kernel, Kernel) or kernel.kind is not KernelKind.LOOP_FUSION:
+            return
+        if len(kernel.writes) != 1 or "transpose" in kernel.flags or any(short_name(n) == "copy" for n in kernel.ops):
+            return
+        readers = self._readers.get(value, ())
+        alone = len(readers) + (value in self._kept) == 1
+        found = [
+            index
+            for index in readers
+            if self._spaces[index] == space
+            and not (alone and self._priority(index) < 2)
+            and self._fit(maker, index)
+            and not self._connected(maker, index, passing_on=True)
+        ]
+        if found:
+            self._merge(max(found, key=self._priority), maker)
+
+    def _fit(self, first: int, second: int) -> bool:
+        """Whether one kernel can be what two are."""
+        one, other = self._kernel(first), self._kernel(second)
+        if one.kind is KernelKind.REDUCTION and other.kind is KernelKind.REDUCTION:
+            if one.geometry != other.geometry or self._reductions(first) + self._reductions(second) > MAX_REDUCTIONS:
+                return False
+            if self._cache(first) + self._cache(second) > SHARED_MEMORY:
+                return False
+        if len(one.reads) + len(other.reads) - 1 + len(one.writes) + len(other.writes) <= MAX_VALUES:
+            return True
+        read = {*one.reads, *other.reads}.difference(one.writes, other.writes)
+        return len(read) + len(one.writes) + len(other.writes) <= MAX_VALUES
+
+    def _reductions(self, index: int) -> int:
+        found = self._sums.get(index)
+        if found is None:
+            names = self._kernel(index).ops
+            found = self._sums[index] = max(1, sum([short_name(name) == "reduce" for name in names]))
+        return found
+
+    def _cache(self, index: int) -> int:
+        """Bytes of shared memory that the reductions of a kernel take."""
+        kernel = self._kernel(index)
+        if not isinstance(kernel.geometry, Reduction):
+            return 0
+        elements = _ROW_CACHE if kernel.geometry.reduces_minor else _COLUMN_CACHE
+        widths = [self._tensors[value].bytes / max(1, self._tensors[value].elements) for value in kernel.writes]
+        return int(elements * max(widths, default=4) * self._reductions(index))
+
+    def _read_parts(self, first: int, second: int, value: int) -> bool:
+        """Whether each of two kernels reads a slice of its own of a value."""
+        size = self._tensors[value].bytes
+        return size >= _SMALL and self._slices(first, value) and self._slices(second, value)
+
+    def _slices(self, index: int, value: int) -> bool:
+        kernel = self._kernel(index)
+        read = kernel.operand_bytes[kernel.reads.index(value)]
+        return 0 < read < self._tensors[value].bytes and any(short_name(name) == "slice" for name in kernel.ops)
+
+    def _connected(self, first: int, second: int, *, passing_on: bool = False) -> bool:
+        if self._order is None:  # before anything was merged
+            self._order = StepOrder(dependencies([step for step in self._steps if step is not None]))
+        return self._order.connected(first, second, passing_on=passing_on)
+
+    def _merge(self, host: int, guest: int) -> None:
+        assert self._order is not None
+        places = self._order.places
+        low, high = sorted((host, guest), key=places.__getitem__)
+        whole = merged(self._kernel(low), self._kernel(high))
+        self._order.merge(host, guest)
+        self._steps[host], self._steps[guest] = whole, None
+        self._sums.pop(host, None)
+        for value in whole.reads:
+            readers = self._readers[value]
+            if guest in readers:
+                if host in readers:
+                    readers.remove(guest)
+                else:
+                    readers[readers.index(guest)] = host

@@ -1,0 +1,75 @@
+"""Multi-output fusion on XLA:GPU, and the order of steps that it keeps."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshcast.lower.step_order import StepOrder
+from tests.lower.programs import kernels, lower_function, spec
+
+X = spec(512, 512)
+MiB = 1 << 20
+
+
+def test_kernels_that_share_an_operand_are_one_however_far_apart() -> None:
+    def step(x: jax.Array, norm: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first = x * 2 + 1
+        scale = jnp.sum(norm)  # made behind `first`, which does not wait for it
+        return first, x * scale
+
+    made = kernels(lower_function(step, X, spec(300)))
+    (merged,) = [kernel for kernel in made if kernel.written_bytes >= MiB]
+    assert len(merged.writes) == 2
+    assert merged.written_bytes == 2 * MiB
+    assert made.index(merged) == len(made) - 1  # behind the sum that one of them waits for
+
+
+def test_kernels_of_which_one_waits_for_the_other_stay_apart() -> None:
+    def step(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first = jnp.exp(x + y) + 1
+        return first, jnp.exp(x * jnp.sum(first @ first)) + 1
+
+    made = kernels(lower_function(step, X, X))
+    assert [len(kernel.writes) for kernel in made if kernel.written_bytes >= MiB] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("axis", "sums"), [(0, [1, 2]), (1, [3])])
+def test_reductions_of_columns_are_as_many_as_have_room_in_shared_memory(axis: int, sums: list[int]) -> None:
+    def step(x: jax.Array) -> tuple[jax.Array, ...]:
+        return jnp.sum(x + 1, axis), jnp.sum(x * 2, axis), jnp.max(jnp.exp(x), axis)
+
+    made = kernels(lower_function(step, X))
+    assert sorted(len(kernel.writes) for kernel in made) == sums
+
+
+def test_what_a_single_op_moves_is_no_fusion() -> None:
+    made = kernels(lower_function(lambda x: (x[:256] + 1, x[256:]), X))
+    assert [len(kernel.writes) for kernel in made] == [1, 1]
+
+
+def test_what_stands_between_two_steps_moves_out_of_their_way() -> None:
+    # 0 -> 1 -> 4 and 2 -> 3: 0 and 3 become one, for which 2 has to come first and 1 behind.
+    order = StepOrder([set(), {0}, set(), {2}, {1}])
+    assert not order.connected(0, 3)
+    order.merge(0, 3)
+    assert sorted((0, 1, 2, 4), key=order.places.__getitem__) == [2, 0, 1, 4]
+    assert order.connected(2, 4)  # over what was merged
+    assert order.connected(0, 2)
+
+
+def test_a_step_is_passed_on_to_a_reader_unless_a_third_one_is_between() -> None:
+    order = StepOrder([set(), {0}, {0, 1}])
+    assert order.connected(0, 1)
+    assert not order.connected(0, 1, passing_on=True)
+    assert order.connected(0, 2, passing_on=True)
+    order.merge(1, 0)
+    assert not order.connected(1, 2, passing_on=True)
+
+
+def test_a_search_that_takes_too_long_says_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshcast.lower.step_order.MAX_SEARCHED", 3)
+    wide = [set(), *[set[int]() for _ in range(6)], {1, 2, 3, 4, 5, 6}]
+    assert StepOrder(wide).connected(0, 7)
+    assert not StepOrder(wide[:1] + wide[5:6] + [{1}]).connected(0, 2)

@@ -56,7 +56,7 @@ def merge_outputs(steps: Sequence[Step], tensors: Sequence[Tensor], outputs: Seq
     spaces = [_space(step, tensors) if isinstance(step, Kernel) else 0 for step in steps]
     if sum(map(bool, spaces)) < 2:
         return list(steps)
-    return _Merging(steps, spaces, tensors, outputs).result()
+    return _OutputMerging(steps, spaces, tensors, outputs).result()
 
 
 def _space(kernel: Kernel, tensors: Sequence[Tensor]) -> int:
@@ -71,7 +71,7 @@ def _space(kernel: Kernel, tensors: Sequence[Tensor]) -> int:
     return tensors[kernel.writes[0]].elements
 
 
-class _Merging:
+class _OutputMerging:
     def __init__(
         self, steps: Sequence[Step], spaces: list[int], tensors: Sequence[Tensor], outputs: Sequence[int]
     ) -> None:

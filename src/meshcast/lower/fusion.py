@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from meshcast.lower.constants import known_values
 from meshcast.lower.diamonds import diamonds
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
-from meshcast.lower.fusion_times import RepeatingFusion, cycles_of, takes_in, work_of_values
+from meshcast.lower.fusion_times import Reads, Repeating, arithmetic_rate, cycles_of, takes_in, work_of_values
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
@@ -39,6 +39,8 @@ MAX_REPEATED = 16
 
 # Take every element of an operand once at the most.
 _PARTS = frozenset({OpKind.MOVE, OpKind.UPDATE, OpKind.SCATTER})
+# Ask for other numbers of an operand's elements than they give themselves.
+_ASKING_OTHERWISE = _PARTS | {OpKind.WINDOW}
 # XLA makes a window and a scatter of it, both of which read the operand.
 _EXPANDED = "select_and_scatter"
 _NOBODY: frozenset[int] = frozenset()
@@ -95,21 +97,22 @@ class _Sweep:
         self._roots = [_NOBODY] * len(ops)  # of the fusions that compute each op, once it has been asked about
         self._reductions: dict[int, tuple[int, int, bool]] = {}  # root -> how the reductions inside its fusion reduce
         self._growing: dict[int, Growing] = {}  # root -> what has joined it so far
-        self._places: dict[
-            tuple[int, int], frozenset[int]
-        ] = {}  # (root, member) -> ops that ask for it at places of their own
-        self._repeats: dict[
-            tuple[int, int], int
-        ] = {}  # (root, member) -> at how many places it is computed for each result
         self._products: set[int] = set()  # roots that hold a matrix product
         self._known = known_values(ops, operands, tensors)
         self._diamonds = diamonds(ops, operands, live_out, self._known.splats, tensors) if rules.timed else {}
         self._closed = frozenset(self._diamonds.values())
         self._rows = self._row_statistics() if OpKind.REDUCE in rules.joining else {}
-        readers, pinned = self._readers, self._pinned
+        self._has_windows = OpKind.WINDOW in kinds
+        self._reads: dict[int, Reads] = {}  # place -> operands with the bytes that each can be had for
+        readers, pinned, sources = self._readers, self._pinned, self._sources
         for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
             if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
-                self._sources[op.results[0]] = min(op.cost.written_bytes, self._input_bytes(read, op))
+                cost = op.cost
+                reads = [
+                    (v, min(size, sources.get(v, size))) for v, size in zip(read, cost.operand_bytes, strict=False)
+                ]
+                self._reads[index] = reads
+                sources[op.results[0]] = min(cost.written_bytes, sum([size for _, size in reads]))
             if kind in PRODUCTS:
                 self._products.add(index)
             if kind not in rules.consumers or (kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)):
@@ -123,9 +126,8 @@ class _Sweep:
                 else:
                     readers[value] = [index]
 
-        members = zip(ops, operands, strict=True)
-        works = work_of_values(members, tensors, self._known.constants, self._sources, self._is_read_alone)
-        self._work = works if rules.timed else {}
+        members = ((ops[index], operands[index], reads) for index, reads in self._reads.items())
+        self._work = work_of_values(members, tensors, self._known.constants, self._is_read_alone) if rules.timed else {}
         has_products = OpKind.GEMM in kinds
         self._complicated = self._complicated_values() if has_products and rules.plain_epilogues else set()
 
@@ -143,10 +145,12 @@ class _Sweep:
                 operands = self._operands[index]
                 asks = bool(operands) and kind in self._rules.consumers  # else nothing that it reads will ask
                 for root in owners:
-                    self._fusion(root).add(op, operands)
+                    fusion = self._fusion(root)
+                    fusion.add(op, operands)
                     if asks:
                         found = asked.get(root) or self._asked(users, root)
-                        self._places[root, index], self._repeats[root, index] = found
+                        elsewhere = kind is not OpKind.ELEMENTWISE
+                        fusion.asking[index] = (frozenset((index,)), found[1]) if elsewhere else found
                 return owners
         own = self._roots[index] = frozenset((index,))
         return own
@@ -171,11 +175,14 @@ class _Sweep:
         """What has joined a root so far."""
         found = self._growing.get(root)
         if found is None:
-            op, operands = self._ops[root], self._operands[root]
-            found = self._growing[root] = Growing(op, operands)
+            op, operands, space = self._ops[root], self._operands[root], self._space_of(root)
+            found = self._growing[root] = Growing(op, operands, space)
+            found.asking[root] = self._roots[root], 1
             if self._rules.timed:
-                found.cycles = cycles_of(op, by_constant=False) * self._space(root)
+                found.rate = arithmetic_rate(space)
+                found.cycles = cycles_of(op, by_constant=False) * space
                 found.moved = dict(zip(operands, op.cost.operand_bytes, strict=False))
+                found.read = sum(found.moved.values())
         return found
 
     def _least_elements(self, value: int) -> int:
@@ -188,19 +195,20 @@ class _Sweep:
     ) -> bool:
         """Whether an op is computed inside its readers; `asked` is given what was worked out of `_asked` for that."""
         op, kind = self._ops[index], self._kinds[index]
+        arithmetic = kind is OpKind.ELEMENTWISE
         if index in self._closed and not (len(owners) == 1 and self._goes_by_rows(next(iter(owners)), op)):
             return False
         if kind is OpKind.REDUCE:
             return len(owners) == 1 and self._takes_reduction(next(iter(owners)), index)
         if kind in PRODUCTS:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
-        if kind is OpKind.GENERATE or (kind is OpKind.ELEMENTWISE and op.results[0] in self._known.constants):
+        if kind is OpKind.GENERATE or (arithmetic and op.results[0] in self._known.constants):
             return True
         if kind is OpKind.TRANSPOSE and self._is_reduced(users) and turns(op, self._tensors):
             return False  # a reduction wants its rows in order
-        if len(owners) > 1 and op.cost.written_bytes and any(self._kinds[user] is OpKind.WINDOW for user in users):
+        if self._has_windows and len(owners) > 1 and op.cost.written_bytes and self._is_windowed(users):
             return False  # a window asks several times for each element, and others do besides
-        if not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
+        if not arithmetic and not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
             return False
         if self._rules.timed:
             return self._is_faster(index, users, owners, asked)
@@ -217,6 +225,9 @@ class _Sweep:
     def _is_reduced(self, users: Sequence[int]) -> bool:
         return any(self._kinds[user] is OpKind.REDUCE for user in users)
 
+    def _is_windowed(self, users: Sequence[int]) -> bool:
+        return any(self._kinds[user] is OpKind.WINDOW for user in users)
+
     def _asked(self, users: Sequence[int], root: int) -> tuple[frozenset[int], int]:
         """Which ops of a fusion ask for an op's elements at places of their own, and how often it is computed for that.
 
@@ -226,22 +237,15 @@ class _Sweep:
         """
         if root in self._reductions:
             return self._roots[root], 1
-        roots, repeats = self._roots, self._repeats
+        asking = self._fusion(root).asking
         if len(users) == 1:
-            places = self._places_of(users[0], root)
-        else:
-            asking = [self._places_of(user, root) for user in users if root in roots[user]]
-            places = asking[0] if len(asking) == 1 else frozenset().union(*asking)
-        if len(places) == 1:
-            (place,) = places
-            return places, repeats.get((root, place), 1)
-        return places, sum([repeats.get((root, place), 1) for place in places])
-
-    def _places_of(self, user: int, root: int) -> frozenset[int]:
-        """Which ops of a fusion one that has joined it asks for its operands: itself, unless it is arithmetic."""
-        if self._kinds[user] is OpKind.ELEMENTWISE and (found := self._places.get((root, user))):
-            return found
-        return self._roots[user] if user == root else frozenset((user,))
+            return asking[users[0]]
+        asked = [asking[user] for user in users if user in asking]
+        places = asked[0][0]
+        if all([found[0] == places for found in asked]):
+            return asked[0]
+        places = places.union(*[found[0] for found in asked])
+        return places, sum([asking[place][1] for place in places])
 
     def _is_faster(
         self, index: int, users: Sequence[int], owners: frozenset[int], asked: dict[int, tuple[frozenset[int], int]]
@@ -250,33 +254,35 @@ class _Sweep:
 
         `asked` is given what was worked out of `_asked`.
         """
-        op, operands = self._ops[index], self._operands[index]
-        elements = self._tensors[op.results[0]].elements
-        sources = self._sources
-        reads = [(v, min(size, sources.get(v, size))) for v, size in zip(operands, op.cost.operand_bytes, strict=False)]
-        readers: list[RepeatingFusion] = []
-        for root in sorted(owners):
-            space = self._space(root)
+        op = self._ops[index]
+        result = op.results[0]
+        elements, row = self._tensors[result].elements, self._rows.get(result)
+        readers: list[Repeating] = []
+        for root in owners if len(owners) == 1 else sorted(owners):
             places, copies = asked[root] = self._asked(users, root)
-            by_rows = root in self._reductions or self._rows.get(op.results[0]) == space
-            evaluated = elements if by_rows else sum([self._asked_elements(root, place, elements) for place in places])
-            fusion, written = self._fusion(root), self._ops[root].cost.written_bytes
-            readers.append(
-                RepeatingFusion(fusion=fusion, written=written, space=space, evaluated=evaluated, copies=copies)
-            )
-        return takes_in(op, reads, elements, self._work[op.results[0]], readers)
+            fusion = self._fusion(root)
+            by_rows = row == fusion.space or root in self._reductions
+            readers.append((fusion, elements if by_rows else self._asked_elements(fusion, places, elements), copies))
+        return takes_in(op, self._reads[index], elements, self._work[result], readers)
 
     def _is_read_alone(self, value: int) -> bool:
         """Whether one op that may compute it reads a value, and nobody else."""
-        return value not in self._pinned and len(set(self._readers.get(value, ()))) == 1
+        readers = self._readers.get(value, ())
+        return value not in self._pinned and (len(readers) == 1 or len(set(readers)) == 1)
 
-    def _asked_elements(self, root: int, place: int, elements: int) -> int:
-        """How many of an op's `elements` a place asks for: as many as it gives, of a part of it no more than that has."""
-        given = self._space(root) * self._repeats.get((root, place), 1)
-        if self._kinds[place] is OpKind.WINDOW:
-            window = self._ops[place].cost.geometry
-            return given * (math.prod(window.window) if isinstance(window, Window) else 1)
-        return min(given, elements) if self._kinds[place] in _PARTS else given
+    def _asked_elements(self, fusion: Growing, places: frozenset[int], elements: int) -> int:
+        """How many of an op's `elements` places ask for: as many as they give, of a part of it no more than that has."""
+        asked = 0
+        for place in places:
+            given, kind = fusion.space * fusion.asking[place][1], self._kinds[place]
+            if kind in _ASKING_OTHERWISE:
+                window = self._ops[place].cost.geometry
+                if kind in _PARTS:
+                    given = min(given, elements)
+                elif isinstance(window, Window):
+                    given *= math.prod(window.window)
+            asked += given
+        return asked
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""
@@ -295,6 +301,9 @@ class _Sweep:
 
     def _space(self, root: int) -> int:
         """Elements a fusion runs over."""
+        return self._fusion(root).space
+
+    def _space_of(self, root: int) -> int:
         op = self._ops[root]
         if op.cost.kind is OpKind.REDUCE and isinstance(op.cost.geometry, Reduction):
             return math.prod(op.cost.geometry.shape)

@@ -12,10 +12,9 @@ device alone, and what is decided goes by ratios of times that hardly differ bet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import NamedTuple
 
-from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS
 from meshcast.lower.growing import Growing
 from meshcast.workload import Op, OpKind, Tensor
 
@@ -50,8 +49,7 @@ def cycles_of(op: Op, by_constant: bool) -> float:
     return float(known) if known else _SLOW_CYCLES if op.cost.transcendentals else _DEFAULT_CYCLES
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What it takes to have a value.
 
     Attributes:
@@ -65,60 +63,55 @@ class Work:
     read: float
 
 
+Reads = Sequence[tuple[int, int]]  # operands of an op, each with the bytes that it takes to have it
+
+
 def work_of_values(
-    members: Iterable[tuple[Op, Sequence[int]]],
+    members: Iterable[tuple[Op, Sequence[int], Reads]],
     tensors: Sequence[Tensor],
     constants: Set[int],
-    sources: Mapping[int, int],
     is_read_alone: Callable[[int], bool],
 ) -> dict[int, Work]:
     """What it takes to have each value, with the ops of as many elements that lead to it alone.
 
     Args:
-        members: A block's ops in order, with their operands.
+        members: A block's ops that may be fused and have one result, in order, with their operands and what they read.
         tensors: Types of all values.
         constants: Values that are known before a run.
-        sources: Bytes that a value can be had for, where that is less than its own.
         is_read_alone: Whether a single op reads a value.
     """
     found: dict[int, Work] = {}
-    for op, operands in members:
-        if op.cost.kind not in FUSIBLE_PRODUCERS or len(op.results) != 1:
-            continue
-        own = cycles_of(op, by_constant=len(operands) == 2 and operands[1] in constants)
-        elements = tensors[op.results[0]].elements
+    cycles: dict[tuple[int, str, bool], float] = {}  # by cost, which most ops of a long program share, and name
+    for op, operands, reads in members:
+        by_constant = len(operands) == 2 and operands[1] in constants
+        kind = (id(op.cost), op.name, by_constant)
+        own = cycles.get(kind)
+        if own is None:
+            own = cycles[kind] = cycles_of(op, by_constant=by_constant)
+        result = op.results[0]
+        elements = tensors[result].elements
         chain, read = own, 0.0
-        for value, size in dict(zip(operands, op.cost.operand_bytes, strict=False)).items():
-            leads = value in found and value not in constants and tensors[value].elements == elements
-            before = found[value] if leads and is_read_alone(value) else None
-            chain += before.chain if before else 0.0
-            read += before.read if before else min(size, sources.get(value, size))
-        found[op.results[0]] = Work(own, chain, read)
+        for value, size in reads if len(reads) < 2 else dict(reads).items():
+            before = found.get(value)
+            if (
+                before is not None
+                and value not in constants
+                and tensors[value].elements == elements
+                and is_read_alone(value)
+            ):
+                chain += before.chain
+                read += before.read
+            else:
+                read += size
+        found[result] = Work(own, chain, read)
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatingFusion:
-    """A fusion that would take an op in.
-
-    Attributes:
-        fusion: What has joined it so far.
-        written: Bytes that it writes.
-        space: Elements that it runs over.
-        evaluated: Elements of the op that it asks for.
-        copies: At how many places.
-    """
-
-    fusion: Growing
-    written: int
-    space: int
-    evaluated: int
-    copies: int
+# A fusion that would take an op in, how many of its elements the fusion asks for, and at how many places.
+Repeating = tuple[Growing, int, int]
 
 
-def takes_in(
-    op: Op, reads: Sequence[tuple[int, float]], elements: int, work: Work, readers: Sequence[RepeatingFusion]
-) -> bool:
+def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[Repeating]) -> bool:
     """Whether an op is computed inside its readers; if so, they have grown by it.
 
     Args:
@@ -128,34 +121,45 @@ def takes_in(
         work: For each of them.
         readers: Fusions of the ops that read it.
     """
-    repeated = sum([reader.evaluated for reader in readers]) > elements
-    cycles = work.chain if repeated else work.own
+    evaluated = readers[0][1] if len(readers) == 1 else sum([asked for _, asked, _ in readers])
     read = sum([size for _, size in reads])
-    behind = max(0.0, work.read - read) if repeated else 0.0  # what the chain reads besides
+    if evaluated > elements:  # repeated
+        cycles, behind = work.chain, max(0.0, work.read - read)  # what the chain reads besides
+    else:
+        cycles, behind = work.own, 0.0
     saved = read + behind + op.cost.written_bytes
-    extra = -_computing(elements * cycles, saved, elements) if cycles else 0.0
+    extra = 0.0
+    if cycles:
+        seconds = elements * cycles / arithmetic_rate(elements)
+        extra = _OVERLAP * min(seconds, saved / _BYTES_PER_S) - seconds
     grown: list[dict[int, float]] = []
-    for reader in readers:
-        moved = reader.fusion.moved
-        share = min(1.0, reader.evaluated / elements) if elements else 1.0
-        more = {value: size * share for value, size in reads if size * share > moved.get(value, 0.0)}
-        if len(moved) + len(more) > MAX_VALUES or reader.fusion.copies + reader.copies > MAX_COPIES:
+    for fusion, asked, copies in readers:
+        moved = fusion.moved
+        more: dict[int, float] = {}
+        share = asked / elements if asked < elements else 1.0
+        for value, size in reads:
+            part = size * share
+            if part > moved.get(value, 0.0):
+                more[value] = part
+        if len(moved) + len(more) > MAX_VALUES or fusion.copies + copies > MAX_COPIES:
             return False
         if cycles:
-            total, before = sum(moved.values()) + reader.written, reader.fusion.cycles
-            extra += _computing(before + reader.evaluated * cycles, total, reader.space)
-            extra -= _computing(before, total, reader.space)
-        saved += sum([moved.get(value, 0.0) for value in op.results])
+            hidden, before = (fusion.read + fusion.written) / _BYTES_PER_S, fusion.cycles
+            seconds = (before + asked * cycles) / fusion.rate
+            extra += seconds - _OVERLAP * min(seconds, hidden)
+            seconds = before / fusion.rate
+            extra -= seconds - _OVERLAP * min(seconds, hidden)
+        for value in op.results:
+            saved += moved.get(value, 0.0)
         saved -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
         grown.append(more)
     if extra - saved / _BYTES_PER_S > LAUNCH_S:
         return False
-    for reader, more in zip(readers, grown, strict=True):
-        reader.fusion.grow(op, reader.evaluated * work.own, reader.copies, more)
+    for (fusion, asked, copies), more in zip(readers, grown, strict=True):
+        fusion.grow(op, asked * work.own, copies, more)
     return True
 
 
-def _computing(cycles: float, moved: float, elements: int) -> float:
-    """What of so many cycles over `elements` does not hide behind bytes that the same kernel moves."""
-    seconds = cycles / (_CYCLES_PER_S * max(1, min(_LANES, elements)))
-    return seconds - _OVERLAP * min(seconds, moved / _BYTES_PER_S)
+def arithmetic_rate(elements: int) -> float:
+    """Cycles a second of a kernel over so many elements: each has a lane, while there are lanes."""
+    return _CYCLES_PER_S * max(1, min(_LANES, elements))

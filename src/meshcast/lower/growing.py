@@ -26,16 +26,28 @@ class Growing:
         "_joined",
         "_judged",
         "_outside",
+        "asking",
         "copies",
         "cycles",
         "moved",
+        "rate",
+        "read",
+        "space",
+        "written",
     )
 
-    def __init__(self, root: Op, operands: Sequence[int]) -> None:
-        """Begins with the root."""
+    def __init__(self, root: Op, operands: Sequence[int], space: int = 0) -> None:
+        """Begins with the root, over so many elements."""
+        self.space = space
         self.copies = 1  # of ops in its code: one for every place that asks for them
         self.cycles = 0.0  # of arithmetic, over all its elements
+        self.rate = 1.0  # cycles a second that it may do, where its time is asked for
         self.moved: dict[int, float] = {}  # bytes of every value that it reads from outside
+        self.read = 0.0  # all of them
+        self.written = root.cost.written_bytes
+        # By the place of a member that reads something: which ops ask for its operands at places of their own, itself unless it
+        # is arithmetic, and how often each of its operands' elements is computed for that.
+        self.asking: dict[int, tuple[frozenset[int], int]] = {}
         self._joined = [(root, operands)]
         self._judged = 0  # how many of those that joined the next three are true of
         self._is_plain = True
@@ -78,9 +90,14 @@ class Growing:
         """Counts an op's arithmetic, the places that ask for it, and what is read in its stead."""
         self.cycles += cycles
         self.copies += copies
+        moved, read = self.moved, self.read
         for value in op.results:
-            self.moved.pop(value, None)
-        self.moved.update(reads)
+            if value in moved:
+                read -= moved.pop(value)
+        for value, size in reads.items():
+            read += size - moved.get(value, 0.0)
+            moved[value] = size
+        self.read = read
 
     def outside(self, which: int, predicate: Predicate, op: Op, operands: Sequence[int] = ()) -> int:
         """How many values would come from outside if this op had joined, of those that the predicate is true for.

@@ -30,10 +30,9 @@ from meshcast.lower.fusion_times import Reads, Repeating, arithmetic_rate, cycle
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
+from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.workload import Op, OpKind, Reduction, Tensor, Window
 
-# Elements of a row that one block keeps in registers: XLA:GPU on an H200 fuses softmax over 8,192 and not over 50,257.
-MAX_ROW = 16384
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
 MAX_REPEATED = 16
 
@@ -95,13 +94,15 @@ class _Sweep:
         self._sources: dict[int, int] = {}  # value -> bytes it can be had for, where that is less than its own
         self._kinds = kinds = [op.cost.kind for op in ops]
         self._roots = [_NOBODY] * len(ops)  # of the fusions that compute each op, once it has been asked about
-        self._reductions: dict[int, tuple[int, int, bool]] = {}  # root -> how the reductions inside its fusion reduce
+        self._reductions: dict[int, HowReduced] = {}  # root -> how the reductions inside its fusion reduce
         self._growing: dict[int, Growing] = {}  # root -> what has joined it so far
         self._products: set[int] = set()  # roots that hold a matrix product
         self._known = known_values(ops, operands, tensors)
         self._diamonds = diamonds(ops, operands, live_out, self._known.splats, tensors) if rules.timed else {}
         self._closed = frozenset(self._diamonds.values())
-        self._rows = self._row_statistics() if OpKind.REDUCE in rules.joining else {}
+        closing = self._diamonds if rules.timed else None
+        rows = OpKind.REDUCE in rules.joining and OpKind.REDUCE in kinds
+        self._rows = row_statistics(ops, operands, tensors, closing) if rows else {}
         self._has_windows = OpKind.WINDOW in kinds
         self._reads: dict[int, Reads] = {}  # place -> operands with the bytes that each can be had for
         readers, pinned, sources = self._readers, self._pinned, self._sources
@@ -311,22 +312,6 @@ class _Sweep:
             return op.cost.written_bytes and max(self._tensors[v].elements for v in self._operands[root][1:2])
         return self._tensors[op.results[0]].elements if op.results else 0
 
-    def _row_statistics(self) -> dict[int, int]:
-        """Values that are computed from a row's reduction alone, with the elements of those rows."""
-        found: dict[int, int] = {}
-        for index, (op, kind) in enumerate(zip(self._ops, self._kinds, strict=True)):
-            if kind is OpKind.REDUCE:
-                reduction = self._reduction(op)
-                closed = not self._rules.timed or index in self._diamonds
-                if closed and reduction and reduction[2] and reduction[0] <= MAX_ROW * reduction[1]:
-                    found[op.results[0]] = reduction[0]
-            elif found and kind is OpKind.ELEMENTWISE and not found.keys().isdisjoint(self._operands[index]):
-                elements = self._tensors[op.results[0]].elements
-                for value in self._operands[index]:
-                    if value in found and self._tensors[value].elements == elements:
-                        found[op.results[0]] = found[value]
-        return found
-
     def _takes_product(self, root: int, index: int) -> bool:
         """Whether the fusion of `root` can be the epilogue of this matrix product."""
         if root in self._products or root in self._reductions:
@@ -375,10 +360,10 @@ class _Sweep:
     def _takes_reduction(self, root: int, index: int) -> bool:
         """Whether the fusion of `root` can hold this reduction beside those it has: all must reduce alike."""
         op = self._ops[index]
-        reduction = self._reduction(op)
+        reduction = reduction_of(op, self._tensors)
         if reduction is None or not self._ops[root].results or root in self._products:
             return False
-        held = self._reductions.get(root) or self._reduction(self._ops[root])
+        held = self._reductions.get(root) or reduction_of(self._ops[root], self._tensors)
         if held is not None and held != reduction:
             return False
         before, after, innermost = reduction
@@ -396,12 +381,3 @@ class _Sweep:
         """Whether a fusion can go on in the kernel of a diamond that ends with this op."""
         elements = self._tensors[op.results[0]].elements
         return self._kinds[root] not in IN_PLACE and self._space(root) == elements and self._fusion(root).is_indexable
-
-    def _reduction(self, op: Op) -> tuple[int, int, bool] | None:
-        """(elements before, elements after, whether the innermost dimensions go)."""
-        geometry = op.cost.geometry
-        if op.cost.kind is not OpKind.REDUCE or not isinstance(geometry, Reduction):
-            return None
-        rank, gone = len(geometry.shape), len(geometry.dims)
-        innermost = set(geometry.dims) == set(range(rank - gone, rank))
-        return math.prod(geometry.shape), self._tensors[op.results[0]].elements, innermost

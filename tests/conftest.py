@@ -12,19 +12,24 @@ import os
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from tests.quick_compiling import flags
 
+if TYPE_CHECKING:
+    from tests.captured_programs import CapturedPrograms
+
 ROOT = Path(__file__).parents[1]
 # Allocations before the youngest objects are looked through, and how often older ones are; a program's graph is 10,000s.
 THRESHOLDS = (50_000, 20, 20)
 
 
-# NumPy's BLAS threads sleep between products; `meshcast` says so too, but tests load NumPy first.
-os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+# NumPy's BLAS has one thread in each process: workers share the cores already, and threads that wait for one another on busy
+# cores take longer than the small products of the tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Before jaxlib is loaded, which reads them once. An unset XLA_FLAGS alone: who sets some wants those.
 os.environ.setdefault("XLA_FLAGS", flags())
@@ -63,26 +68,39 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
-# Programs of models that a worker keeps, where a process of a user keeps sixteen: tests of a folder ask for the same ones.
+# Programs of models that a worker keeps, where a process of a user keeps sixteen: tests of a folder ask for the same ones. What
+# gives programs, and not more, is kept on disk too.
 KEPT = 96
 CAPTURING = {
     "meshcast.programs.sources": ("_captured_model",),
-    "meshcast.jobs.planned.target": ("_program", "_pipeline", "inference_program"),
+    "meshcast.jobs.planned.target": ("_program", "inference_program"),
     "meshcast.jobs.planned.stages": ("_passes", "_update"),
 }
+PUT_TOGETHER = {"meshcast.jobs.planned.target": ("_pipeline",)}
+PARTITIONING = {"meshcast.partition.shardy": ("_answer",)}
 
 
-def keep_captured() -> None:
-    """Has functions that capture models keep more of what they made."""
-    for name, functions in CAPTURING.items():
-        module = importlib.import_module(name)
-        for function in functions:
-            setattr(module, function, lru_cache(maxsize=KEPT)(getattr(module, function).__wrapped__))
+def keep_captured(programs: CapturedPrograms | None) -> None:
+    """Has functions that capture models keep more of what they made, here and on disk."""
+    for functions, kept, tested_by in (
+        (CAPTURING, programs, ""),
+        (PARTITIONING, programs, "tests/partition/"),
+        (PUT_TOGETHER, None, ""),
+    ):
+        for name, each in functions.items():
+            module = importlib.import_module(name)
+            for function in each:
+                captures = getattr(module, function).__wrapped__
+                keeping = captures if kept is None else kept.keeping(captures, tested_by)
+                setattr(module, function, lru_cache(maxsize=KEPT)(keeping))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Modules and tests stay until the end: nothing of them is garbage."""
-    keep_captured()
+    from tests.captured_programs import CapturedPrograms  # loads jaxlib
+
+    cache = getattr(session.config, "cache", None)
+    keep_captured(CapturedPrograms(cache.mkdir("captured")) if cache is not None else None)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

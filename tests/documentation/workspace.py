@@ -121,6 +121,6 @@ def _ground_truth(folder: Path) -> None:
     for name in GROUND_TRUTH:
         shutil.copy(MEASURED / "h200-zoo" / "programs" / f"{name}.mlir.gz", measured / "programs")
     shutil.copytree(measured, folder / "h200-wild")
-    for name in ("collectives.csv", "published_runs.csv", "tpu_ops.csv"):
+    for name in ("collectives.csv", "runs.csv", "tpu_ops.csv"):
         shutil.copy(FIXTURES / name, folder / name)
     shutil.copy(FIXTURES / "astra_sim.csv", folder / "astra_sim_reference.csv")

@@ -8,10 +8,9 @@ import pytest
 
 from meshcast.base import InputError, UsageError
 from meshcast.explore.measures import Constraints
-from meshcast.explore.money import Price
 from meshcast.explore.space import Space, SpaceAxis
 from meshcast.explore.space_file import read_space
-from meshcast.hardware import named_with_changes, resolve
+from meshcast.hardware import Price, named_with_changes, resolve
 
 LEVEL_FIELDS = {"latency": "latency_s", "size": "size"}
 

@@ -106,8 +106,9 @@ _COLLECTIVES = (
     "c,,DGX H100 + 8x400Gb,,multi,all_reduce,,large,,380,vendor expected peak busbw\n"
 )
 _RUNS = (
-    "id,source_url,hardware,devices,model,layers,hidden,ffn,heads,kv_heads,vocab,seq,gbs,mbs,precision,fsdp,tp,pp,recompute,metric,value\n"
-    "a,https://example.com/maxtext,H100 80GB SXM,8,Llama-9,2,256,512,4,4,1024,256,16,2,bf16,8,1,1,full,tokens/s/GPU,900000\n"
+    "id,source_url,grade,device,devices,framework,model,layers,hidden,ffn,heads,kv_heads,vocab,seq,gbs,mbs,precision,fsdp,tp,pp,"
+    "recompute,extra,step_time_s\n"
+    "a,https://example.com/maxtext,A,h100-sxm,8,maxtext,llama-9,2,256,512,4,4,1024,256,16,2,bf16,8,1,1,full,weights=fp32;relu,0.1\n"
 )
 _SMALL_CONFIG = {"num_hidden_layers": 2, "n_layer": 2, "num_layers": 2, "n_layers": 2, "first_k_dense_replace": 1}
 

@@ -39,8 +39,26 @@ def compare_command(
         ),
     ],
     fidelity: Annotated[
-        str, typer.Option("--fidelity", help="Fidelities with commas between them; all: every one there is.")
-    ] = "all",
+        str | None,
+        typer.Option(
+            "--fidelity",
+            help="Fidelities with commas between them; all: every one there is (default; auto with --try).",
+        ),
+    ] = None,
+    tried: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="NAME=V;V",
+            help="What is varied: plan, stack, batch or another setting or option, values with semicolons between them.",
+        ),
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            "--price", metavar="USD|list", help="Dollars of a device and hour; by default the catalogue's, dated."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Run folder; by default compare-TARGET in this folder."),
@@ -57,6 +75,8 @@ def compare_command(
 ) -> None:
     """Compares TARGETs over devices and fidelities: step times, ratios, and whether the order of designs survives.
 
+    With --try also over plans, batches, stacks and other settings: MFU, memory, tokens a second, energy and cost of each.
+
     Answers are kept in the run folder as they come, beside table.csv, table.json, report.md and plot.svg: the same
     command goes on where it was interrupted. The exit code is 0 when every TARGET, and every fidelity asked for by
     name, was answered somewhere; what does not fit or is not supported elsewhere is part of the table.
@@ -66,13 +86,17 @@ def compare_command(
     """
     from meshcast.base import UsageError
     from meshcast.cli.measured import show_measured
-    from meshcast.evidence import Ask, RunFolder, comparison_answers, split_names
+    from meshcast.evidence import ALL_FIDELITIES, Ask, RunFolder, comparison_answers, split_names
     from meshcast.evidence import comparison_plan as asked_grid
 
     if no_folder and out is not None:
         raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
     options = asked.options()
+    fidelity = fidelity or ("auto" if tried else ALL_FIDELITIES)
     if measured:
+        for flag, value in (("--try", tried), ("--price", price)):
+            if value is not None:
+                raise UsageError("a trace is compared with one prediction", where=flag, fix=f"leave {flag} out")
         if out is not None:
             raise UsageError("a comparison with a trace keeps no folder", where="--out", fix="use --json > FILE")
         ask = Ask(
@@ -84,8 +108,15 @@ def compare_command(
             raise UsageError(
                 f"{flag} concerns a measured trace, and none is given", where=flag, fix="give --measured TRACE"
             )
-    grid = asked_grid(targets, on=split_names(",".join(on)), fidelities=split_names(fidelity), options=options)
-    folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(grid.targets.names)))
+    grid = asked_grid(
+        targets,
+        on=split_names(",".join(on)),
+        fidelities=split_names(fidelity),
+        options=options,
+        tried=tried or (),
+        price=price,
+    )
+    folder = None if no_folder else RunFolder.opened(out or Path(_folder_name(grid.targets.given)))
     cells: list[Cell] = []
     interrupted = False
     try:

@@ -16,7 +16,7 @@ def plans_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Runs, as validate runs takes them.")],
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="REGEX", help="Rows whose id, source, hardware or model it is found in."),
+        typer.Option("--only", metavar="REGEX", help="Rows whose id, source, device or model it is found in."),
     ] = None,
     any_batch: Annotated[
         bool, typer.Option("--any-batch", help="Compare runs of other batches too, by the time of a sequence.")
@@ -48,18 +48,25 @@ def plans_command(
     found = validate_runs(rows, options, over_memory=True, jobs=jobs)
     results, interrupted = judged(found, len(rows), "runs", json=False)
     choices = plan_choices(groups, results)
-    summary = choices_json(choices, len(groups))
+    summary = choices_json(choices, len(groups), any_batch=any_batch)
     if json:
         for choice in choices:
             emit_json(choice.to_json())
         emit_json(summary)
     else:
         told = [
-            (each.name, str(len(each.results)), each.pick.row.id, each.best.row.id, percent(each.regret))
+            (
+                each.name,
+                str(len(each.results)),
+                each.pick.row.id,
+                each.best.row.id,
+                percent(each.regret),
+                "" if (rank := each.spearman) is None else f"{rank:.2f}",
+            )
             for each in choices
         ]
         good = f"{summary['good']} of {len(choices)} picks are the fastest or within 3 % of it"
-        titles = columns("~runs that differ in their plan", ">runs", "~picked", "~fastest", ">slower by")
+        titles = columns("~runs that differ in their plan", ">runs", "~picked", "~fastest", ">slower by", ">Spearman")
         print_sections([Section(title="plans that we would pick", columns=titles, rows=told, note=good)])
     if interrupted:
         raise typer.Exit(INTERRUPTED)

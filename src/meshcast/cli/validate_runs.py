@@ -18,26 +18,28 @@ def runs_command(
         Path,
         typer.Argument(
             metavar="FILE.csv",
-            help="Columns id, hardware, devices, model, metric, value, and of source_url, stack, layers, hidden, ffn, heads, "
-            "kv_heads, vocab, seq, gbs, mbs, precision, dp, fsdp, tp, sp, pp, vp, ep, cp, recompute, other, notes what "
-            "is known.",
+            help="Columns id, device, devices, model, step_time_s, and of what docs/runs.md lists what is known.",
         ),
     ],
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="REGEX", help="Rows whose id, source, hardware or model it is found in."),
+        typer.Option("--only", metavar="REGEX", help="Rows whose id, source, device or model it is found in."),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
     over_memory: Annotated[
-        bool, typer.Option("--over-memory", help="Time runs too that are predicted not to fit; they are marked.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--over-memory/--fitting",
+            help="Time runs too that are predicted not to fit (they did run); they are marked.",
+        ),
+    ] = True,
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
     jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
     json: flags.Json = False,
 ) -> None:
-    """Writes published training runs as targets and plans, predicts them, and compares in each row's own metric.
+    """Writes published training runs as targets and plans, predicts them, and compares seconds of a step.
 
     Rows that lack something are named with what is missing, assumptions are printed (docs/runs.md). The exit code is 0
     when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows
@@ -66,7 +68,7 @@ def runs_command(
         asked = "".join(
             f" {flag} {value}" for flag, value in (("--only", only), ("--limit", limit)) if value is not None
         )
-        asked += " --over-memory" if over_memory else ""
+        asked += "" if over_memory else " --fitting"
         write_whole(
             markdown,
             runs_page(summary, command=rows_command("runs", file, f" --fidelity {fidelity}{asked}"), page=markdown),

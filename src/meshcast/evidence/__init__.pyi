@@ -14,7 +14,7 @@ from meshcast.evidence.comparison.grid import ALL_FIDELITIES as ALL_FIDELITIES
 from meshcast.evidence.comparison.grid import compare as compare
 from meshcast.evidence.comparison.grid import comparison_answers as comparison_answers
 from meshcast.evidence.comparison.grid import comparison_plan as comparison_plan
-from meshcast.evidence.comparison.grid import split_names as split_names
+from meshcast.evidence.comparison.names import split_names as split_names
 from meshcast.evidence.comparison.reality.asking import compare_measured as compare_measured
 from meshcast.evidence.comparison.reality.asking import refuse_strangers as refuse_strangers
 from meshcast.evidence.comparison.reality.tables import print_reality as print_reality

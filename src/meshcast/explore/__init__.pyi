@@ -5,7 +5,6 @@ from meshcast.explore.exploration import Accounts as Accounts
 from meshcast.explore.exploration import Exploration as Exploration
 from meshcast.explore.measures import Constraints as Constraints
 from meshcast.explore.measures import objective_named as objective_named
-from meshcast.explore.money import Price as Price
 from meshcast.explore.money import count_of as count_of
 from meshcast.explore.money import whole_run as whole_run
 from meshcast.explore.plans import PlanSpace as PlanSpace

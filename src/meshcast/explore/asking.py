@@ -12,13 +12,13 @@ from meshcast.explore.evaluating import cluster_of, options_of
 from meshcast.explore.exploration import Accounts, Exploration
 from meshcast.explore.keeping import Keeper
 from meshcast.explore.measures import Constraints, Known, objective_named
-from meshcast.explore.money import Price
 from meshcast.explore.sampling import TRIALS, Sampled
 from meshcast.explore.search import BestFirst, Found
 from meshcast.explore.sensitivity import looked_at_again, sensitivities
 from meshcast.explore.space import Combination, Space, SpaceAxis
 from meshcast.explore.store import RunStore
 from meshcast.explore.sweep import Sweep
+from meshcast.hardware import Price
 from meshcast.zoo import Plan
 
 TOP = 5

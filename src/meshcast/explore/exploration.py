@@ -8,10 +8,11 @@ from typing import Any
 
 from meshcast.explore.bounds import PlanBound
 from meshcast.explore.measures import Objective
-from meshcast.explore.money import Price, whole_run
+from meshcast.explore.money import whole_run
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Found, Tally
 from meshcast.explore.sensitivity import Sensitivity
+from meshcast.hardware import Price
 from meshcast.zoo import Plan
 
 SCHEMA = "meshcast.exploration/1"

@@ -39,8 +39,10 @@ from meshcast.hardware.link import TEXTBOOK as TEXTBOOK
 from meshcast.hardware.link import Library as Library
 from meshcast.hardware.link import LinkProtocol as LinkProtocol
 from meshcast.hardware.link import LinkTechnology as LinkTechnology
+from meshcast.hardware.prices import LIST_PRICE as LIST_PRICE
 from meshcast.hardware.prices import Grid as Grid
 from meshcast.hardware.prices import ListPrice as ListPrice
+from meshcast.hardware.prices import Price as Price
 from meshcast.hardware.prices import list_price as list_price
 from meshcast.hardware.prices import priced_devices as priced_devices
 from meshcast.hardware.prices import world_grid as world_grid

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshcast.base import UsageError
 from meshcast.hardware.device import Device, Source
 
+LIST_PRICE = "list"  # `--price list`: the catalogue's
 _FILE = Path(__file__).parent / "catalogue" / "prices.toml"
 
 
@@ -87,3 +89,52 @@ def _source(name: str) -> Source:
 @functools.cache
 def _data() -> dict[str, Any]:
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a device costs an hour, in US dollars, and who says so."""
+
+    usd_per_hour: float
+    said: str
+
+    @classmethod
+    def of(cls, text: str | float | None, device: Device) -> Price | None:
+        """The price that is asked for: a number, or `list` for the catalogue's; None where none is.
+
+        Behind commas devices may have prices of their own: `list,tpu-v5p=2.5`.
+
+        Raises:
+            UsageError: It is no price, or the catalogue has none of this device.
+        """
+        if text is None:
+            return None
+        first, *own = (part.strip() for part in str(text).split(","))
+        by_name = dict(_own_price(part) for part in own)
+        text = next((by_name[name] for name in (device.name, *device.bases) if name in by_name), first)
+        if text == LIST_PRICE:
+            found = list_price(device)
+            if found is None:
+                raise UsageError(
+                    f"the catalogue has no list price of {device.name}",
+                    where="--price",
+                    fix=f"give dollars per device and hour: --price 2.5, or list,{device.name}=2.5",
+                )
+            said = f"{found.offer}, {found.date} ({found.source.url})"
+            return cls(usd_per_hour=found.usd_per_hour, said=said)
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value < float("inf"):
+            raise UsageError(
+                f"{text!r} is no price", where="--price", fix="dollars per device and hour, such as 2.5, or list"
+            )
+        return cls(usd_per_hour=value, said="as given")
+
+
+def _own_price(text: str) -> tuple[str, str]:
+    name, equals, price = (part.strip() for part in text.partition("="))
+    if not (name and equals and price):
+        raise UsageError(f"{text!r} is no price of a device", where="--price", fix="write such as list,tpu-v5p=2.5")
+    return name, price

@@ -59,7 +59,6 @@ def test_what_does_not_fit_otherwise_waits_at_the_host(monkeypatch: pytest.Monke
         return _Predicted((10 if run.plan.get("offload") == "activations" else 900) * GIGABYTE)
 
     monkeypatch.setattr(recomputation, "predict_run", predicted)
-    source = "https://github.com/AI-Hypercomputer/tpu-recipes/page"
-    for hardware, offload in (("TPU v6e-8", "activations"), ("TPU v3-8", None)):
-        run = replace(target(recompute="custom", hardware=hardware, source=source), plan={"remat": "full"})
+    for device, offload in (("tpu-v6e", "activations"), ("tpu-v3", None)):
+        run = replace(target(recompute="", device=device, framework="maxtext"), plan={"remat": "full"})
         assert predict_fitting(run, Options())[0].plan.get("offload") == offload

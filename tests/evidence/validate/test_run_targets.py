@@ -10,23 +10,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshcast.base.errors import InputError
+from meshcast.evidence.validate.runs.extras import Extras
 from meshcast.evidence.validate.runs.parallelism import shared_out
 from meshcast.evidence.validate.runs.rows import RunRow, read_run_rows
 from meshcast.evidence.validate.runs.target import RunTarget, run_target
 
-LLAMA = {"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "seq": 8192}
+LLAMA = {
+    "layers": 32,
+    "hidden": 4096,
+    "ffn": 14336,
+    "heads": 32,
+    "kv_heads": 8,
+    "head_dim": 128,
+    "vocab": 128256,
+    "seq": 8192,
+}
+SMALL = {"layers": 8, "hidden": 512, "heads": 4, "kv_heads": 4, "head_dim": 128, "ffn": 256, "vocab": 1024, "seq": 2048}
 
 
 def row(**changes: Any) -> RunRow:
     given: dict[str, Any] = {
-        "id": "invented-1", "hardware": "H100 80GB SXM", "devices": 8, "model": "Llama-3.1-8B", "metric": "step_time_s",
-        "value": 1.0, "counts": {**LLAMA, "gbs": 16, "mbs": 2}, "degrees": {"fsdp": 8}, "precision": "bf16",
-        "recompute": "full", "source": "https://github.com/pytorch/torchtitan/page",
+        "id": "invented-1", "device": "h100-sxm", "devices": 8, "model": "llama3-8b", "step_time_s": 1.0,
+        "counts": {**LLAMA, "gbs": 16}, "mbs": 2.0, "degrees": {"dp": 1, "fsdp": 8}, "zero": 3, "precision": "bf16",
+        "recompute": "full", "framework": "torchtitan", "flags": {"compiled": False},
     }  # fmt: skip
     return RunRow(**given | changes)
 
 
 def target(**changes: Any) -> RunTarget:
+    if isinstance(changes.get("extra"), str):
+        changes["extra"] = Extras.read(changes["extra"])
     return run_target(row(**changes))
 
 
@@ -44,71 +57,94 @@ def test_a_complete_row_lacks_nothing() -> None:
 
 
 def test_sizes_of_the_row_override_the_zoo() -> None:
-    found = target(counts={**LLAMA, "layers": 4, "vocab": 1024, "gbs": 16, "mbs": 2})
+    found = target(counts={**LLAMA, "layers": 4, "vocab": 1024, "gbs": 16})
     assert found.model is not None
     assert found.model.settings == {"layers": 4, "vocab": 1024}
 
 
 @pytest.mark.parametrize(
-    ("model", "counts", "name", "settings"),
+    ("changes", "name", "settings"),
     [
-        ("22B", {}, "megatron-22b", {}),
-        ("GPT-3 175B", {}, "gpt3-175b", {}),
-        ("Mixtral-8x22B (dropped)", {}, "mixtral-8x22b", {}),
-        ("Gemma3-12B", {}, "gemma3-12b", {}),
-        ("Qwen3-235B-A22B", {"ffn": 1536}, "qwen3-235b-a22b", {}),
-        ("Llama-9-3B", {"layers": 2, "hidden": 64, "heads": 4, "ffn": 96, "vocab": 512}, "llama3-8b",
-         {"layers": 2, "dim": 64, "heads": 4, "kv_heads": 4, "ffn": 96, "vocab": 512, "head_dim": 16}),
+        ({"model": "gemma3-12b", "counts": {"seq": 2048, "gbs": 16}}, "gemma3-12b", {}),
+        ({"model": "llama-9", "counts": {**SMALL, "gbs": 16}}, "llama3-8b",
+         {"layers": 8, "dim": 512, "heads": 4, "kv_heads": 4, "ffn": 256, "vocab": 1024}),
+        # Two products, a tied embedding and as many keys as queries are a GPT; heads of another width are not.
+        ({"model": "mpt-1b", "counts": {**SMALL, "gbs": 16}, "flags": {"gated_ffn": False, "tied_embeddings": True}},
+         "gpt2-small",
+         {"layers": 8, "dim": 512, "heads": 4, "ffn": 256, "vocab": 1024, "positions": 2048}),
+        ({"model": "maxtext-1b", "counts": {**SMALL, "head_dim": 256, "gbs": 16}, "extra": "relu",
+          "flags": {"gated_ffn": False, "tied_embeddings": True}}, "llama3-8b",
+         {"layers": 8, "dim": 512, "heads": 4, "kv_heads": 4, "head_dim": 256, "ffn": 256, "vocab": 1024, "tied": True,
+          "gated": False, "activation": "relu"}),
     ],
 )  # fmt: skip
-def test_models_by_name_and_by_sizes(model: str, counts: dict[str, int], name: str, settings: dict[str, Any]) -> None:
-    found = target(model=model, counts={**counts, "seq": 2048, "gbs": 16, "mbs": 2})
+def test_models_by_name_and_by_sizes(changes: dict[str, Any], name: str, settings: dict[str, Any]) -> None:
+    found = target(**changes)
     assert found.missing == ()
     assert found.model is not None
-    assert (found.model.name, found.model.settings) == (name, settings)
+    assert (found.model.name, dict(found.model.settings)) == (name, settings)
 
 
-def test_words_say_what_columns_cannot() -> None:
-    sizes = {"layers": 8, "hidden": 512, "heads": 4, "kv_heads": 4, "ffn": 256, "vocab": 1024, "seq": 2048}
-    words = "relu MLP (2 mats), head_dim 256, tied embeddings"
-    plain = target(model="MaxText 1B", counts={**sizes, "gbs": 16, "mbs": 2}, other=words).settings
-    assert plain["head_dim"] == 256
-    assert (plain["gated"], plain["activation"], plain["tied"]) == (False, "relu", True)
-    words = "MoE 32 experts top4; dropless"
-    routed = target(model="Some MoE", counts={**sizes, "gbs": 16, "mbs": 2}, other=words).settings
-    assert (routed["experts"], routed["active"], routed["capacity_factor"]) == (32, 4, 1.0)
+def test_experts_and_what_has_no_column() -> None:
+    counts = {**SMALL, "gbs": 16, "experts": 32, "experts_per_token": 4, "moe_ffn": 128, "shared_experts": 1}
+    extra = "dense_layers=3;mtp=1;window=128 on every 2nd layer;attention_sink;routing=forced-balanced,dropless"
+    found = target(model="some-moe", counts=counts, extra=extra)
+    settings = found.settings
+    assert (settings["experts"], settings["active"], settings["expert_ffn"], settings["shared_ffn"]) == (
+        32,
+        4,
+        128,
+        128,
+    )
+    assert (settings["dense_layers"], settings["layers"], settings["capacity_factor"]) == (3, 9, 1.0)
+    assert (settings["window"], settings["global_every"]) == (128, 2)
+    assert any("attention sinks" in each for each in found.assumptions)
+    every_second = target(model="some-moe", counts=counts, extra="moe on every 2nd layer;capacity_factor=1.5").settings
+    assert (every_second["dense_layers"], every_second["capacity_factor"]) == (4, 1.5)
+
+
+def test_extras_are_values_and_words() -> None:
+    found = Extras.read(
+        "mla:q_lora=1536,kv_lora=512;params=fp32,compute=bf16;cuda_graph=full-iteration;a2a_overlap;mtp=x"
+    )
+    assert dict(found.values) == {
+        "q_lora": "1536", "kv_lora": "512", "params": "fp32", "compute": "bf16", "cuda_graph": "full-iteration", "mtp": "x",
+    }  # fmt: skip
+    assert found.words == {"a2a_overlap"}
+    assert (found.graphs, found.whole("q_lora"), found.whole("mtp"), found.window) == (True, 1536, None, None)
+    assert Extras.read("window=1024 on 5 of 6 layers").window == (1024, 6)
+    assert Extras.read("") == Extras()
 
 
 def test_what_a_row_lacks_is_named() -> None:
-    unknown = target(model="llama3-100m", counts={}, degrees={})
-    assert any("layers, hidden, heads, ffn, vocab" in each for each in unknown.missing)
-    assert "gbs" in unknown.missing
-    assert any("parallelism" in each for each in target(degrees={}).missing)
-    assert any("'abacus'" in each for each in target(hardware="abacus").missing)
-    assert any("no multiple" in each for each in target(counts={**LLAMA, "gbs": 17, "mbs": 2}).missing)
+    assert any("seq" in each for each in target(counts={"gbs": 16}).missing)
+    assert "gbs" in target(counts=LLAMA).missing
+    assert any("the zoo has no 'abacus'" in each for each in target(model="abacus", counts={"gbs": 1}).missing)
+    assert any("heads" in each for each in target(model="llama-9", counts={"layers": 2, "gbs": 1}).missing)
+    assert any("'abacus'" in each for each in target(device="abacus").missing)
+    assert any("no multiple" in each for each in target(counts={**LLAMA, "gbs": 17}).missing)
     assert any("do not divide" in each for each in target(degrees={"tp": 3}).missing)
-    assert any("precision" in each for each in target(precision="int3").missing)
 
 
 @pytest.mark.parametrize(
     ("changes", "stack", "assumed"),
     [
-        ({"source": "", "stack": "nemo"}, "nemo", None),
-        ({"stack": "XLA"}, "xla", None),
-        ({"source": "", "stack": "torchtitan"}, "pytorch-fsdp", None),
-        ({"source": "", "other": "Megatron-DeepSpeed"}, "megatron-2022", None),
-        ({"source": "", "other": "PaxML"}, "xla", None),
-        ({"source": "", "notes": "DeepSpeed ZeRO-3"}, "pytorch-fsdp", "stack pytorch-fsdp, for DeepSpeed"),
-        ({"source": "", "notes": "MLPerf v4.0"}, "nemo", "stack nemo, for MLPerf"),
-        ({"source": "", "notes": "MLPerf v4.0", "hardware": "TPU v5e-8"}, "maxtext", "stack maxtext, for MLPerf"),
-        ({"source": "", "hardware": "TPU v5e-8"}, "maxtext", "the usual one on TPUs"),
-        ({"hardware": "TPU v5e-8"}, "xla", "where words say pytorch-fsdp"),
-        ({"source": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
-        ({"source": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
-        ({"source": "", "degrees": {"dp": 8}}, "pytorch-ddp", "the usual one on NVIDIA"),
+        ({"framework": "torchtitan", "flags": {"compiled": True}}, "pytorch-compile", None),
+        ({"framework": "megatron-bridge"}, "nemo", None),
+        ({"framework": "megatron", "framework_version": "2022-05 (paper)"}, "megatron-2022", None),
+        ({"framework": "megatron", "framework_version": "core 0.14 (2025)"}, "megatron", None),
+        ({"framework": "pytorch", "degrees": {"dp": 8}, "zero": 0}, "pytorch-ddp", None),
+        ({"framework": "xla"}, "xla", None),
+        ({"framework": "fms-fsdp"}, "pytorch-fsdp", "stack pytorch-fsdp, for fms-fsdp"),
+        ({"framework": "deepspeed", "degrees": {"tp": 4, "pp": 2}, "framework_version": "megatron-deepspeed 2021"},
+         "megatron-2022", None),
+        ({"framework": "abacus", "device": "tpu-v5e"}, "maxtext", "the usual one on TPUs"),
+        ({"framework": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
+        ({"framework": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
+        ({"framework": "", "degrees": {"dp": 8}}, "pytorch-ddp", "the usual one on NVIDIA"),
     ],
-)
-def test_software_by_column_by_words_or_the_usual_one(changes: dict[str, Any], stack: str, assumed: str | None) -> None:
+)  # fmt: skip
+def test_software_by_framework_or_the_usual_one(changes: dict[str, Any], stack: str, assumed: str | None) -> None:
     found = target(**changes)
     assert found.missing == ()
     assert found.stack is not None
@@ -118,27 +154,35 @@ def test_software_by_column_by_words_or_the_usual_one(changes: dict[str, Any], s
     assert assumed is None or assumed in said[0]
 
 
-def test_a_stack_that_is_none_is_named() -> None:
-    (lacking,) = target(stack="megatorn").missing
-    assert lacking.startswith("a stack that is known: no stack 'megatorn' (did you mean 'megatron'")
+def test_what_a_stack_does_otherwise_is_the_row_s() -> None:
+    usual = target(framework="megatron-bridge").stack
+    told = target(framework="megatron-bridge", attention="plain", extra="cuda_graph=full-iteration").stack
+    assert usual is not None
+    assert told is not None
+    assert (usual.host.graphs, told.host.graphs, told.attention) == (False, True, "plain")
+    assert "async-tp" in target(flags={"async_tp": True}).overlap
+    assert "async-tp" not in target(framework="megatron-bridge", flags={"async_tp": False}).overlap
+    paired = target(framework="megatron-bridge", degrees={"dp": 4, "pp": 2, "vp": 2, "ep": 4}, extra="a2a_overlap")
+    assert paired.overlap.endswith("paired-passes")
 
 
-def test_experts_share_the_data_parallel_ranks() -> None:
+def test_residuals_of_tensor_devices_are_split_as_the_row_or_the_rules_of_the_software_say() -> None:
+    for framework, told, split in (("megatron", 0, 0), ("megatron", 1, 1), ("maxtext", 0, 1)):
+        assert target(framework=framework, degrees={"fsdp": 4, "tp": 2, "sp": told}).plan["sp"] == split
+
+
+def test_experts_share_the_ranks_of_the_batch() -> None:
     found = target(
-        model="DeepSeek-V3", devices=256, degrees={"tp": 1, "pp": 2, "vp": 8, "ep": 32, "fsdp": 0, "cp": 1},
-        counts={"seq": 4096, "gbs": 4096, "mbs": 1}, recompute="", source="https://github.com/NVIDIA-NeMo/Megatron-Bridge",
+        model="deepseek-v3", devices=256, counts={"seq": 4096, "gbs": 4096}, mbs=1.0, framework="megatron-bridge", zero=1,
+        degrees={"dp": 128, "fsdp": 1, "tp": 1, "pp": 2, "vp": 8, "ep": 32, "cp": 1}, recompute="none",
     )  # fmt: skip
     assert found.missing == ()
     plan = found.plan
-    assert (plan["dp"], plan["ep"], plan["pp"], plan["vp"], plan["schedule"], plan["zero"]) == (
-        4,
-        32,
-        2,
-        8,
-        "interleaved",
-        1,
-    )
-    assert any("recomputation none" in each for each in found.assumptions)
+    assert [plan[key] for key in ("dp", "ep", "pp", "vp", "schedule", "zero")] == [4, 32, 2, 8, "interleaved", 1]
+    sharded = target(
+        model="mixtral-8x22b", counts={"seq": 4096, "gbs": 16, "experts": 8}, degrees={"fsdp": 8, "ep": 4}
+    ).plan
+    assert (sharded["fsdp"], sharded["ep"]) == (2, 4)
 
 
 def test_layers_that_do_not_divide_leave_the_ends_fewer() -> None:
@@ -154,65 +198,103 @@ def test_every_layer_has_its_part(layers: int, parts: int) -> None:
     assert max(counts) - min(counts) <= 1
 
 
-def test_attention_is_the_stacks() -> None:
-    """A fused kernel wherever the stack has one, also on TPUs; over split sequences as the stack moves its keys."""
-    for hardware in ("TPU v5e-8", "H100"):
-        assert target(hardware=hardware, source="https://github.com/x/maxtext").plan["attention"] == "flash"
-    split = target(degrees={"fsdp": 4, "cp": 2})
-    assert split.plan["attention"] == "flash-all-gather"
-
-
-def test_sharded_gradients_with_whole_weights_are_zero_two() -> None:
-    plan = target(other="SHARD_GRAD_OP").plan
-    assert (plan["dp"], plan["fsdp"], plan["zero"]) == (8, 1, 2)
-
-
-def test_a_batch_for_each_device_is_a_larger_one_for_each_rank() -> None:
-    maxtext = target(
-        degrees={"fsdp": 2, "tp": 4}, counts={**LLAMA, "gbs": 16, "mbs": 2}, source="https://github.com/x/maxtext"
-    )
-    assert maxtext.plan["mbs"] == 8
-    assert target(degrees={"fsdp": 2, "tp": 4}).plan["mbs"] == 2
-
-
-def test_pipelines_of_local_batches_get_a_microbatch() -> None:
-    found = target(devices=64, degrees={"fsdp": 1, "tp": 8, "pp": 8}, counts={**LLAMA, "gbs": 32, "mbs": 32},
-                   notes="mbs column holds LOCAL batch size", other="interleaved 1F1B")  # fmt: skip
-    assert (found.plan["mbs"], found.plan["vp"]) == (4, 2)
-    assert any("local batch" in each for each in found.assumptions)
+def test_attention_is_the_row_s_and_moves_keys_as_the_stack_does() -> None:
+    assert target(attention="splash", device="tpu-v5e", framework="maxtext").plan["attention"] == "flash"
+    assert target(attention="plain", framework="maxtext").plan["attention"] == "plain"
+    assert target(degrees={"fsdp": 4, "cp": 2}, mbs=1.0).plan["attention"] == "flash-all-gather"
 
 
 @pytest.mark.parametrize(
-    ("hardware", "cluster", "device", "devices"),
+    ("changes", "plan"),
     [
-        ("H100 96GB HBM2e 2.4TB/s 500W (NVLink8, 400Gb/s RDMA per GPU)", "dgx-h100", "h100-sxm-500w", 8),
-        ("A100 40GB SXM (1600Gb/s RoCE/node)", "dgx-a100-40gb", "a100-sxm-40gb", 8),
-        ("V100 16GB SXM", "dgx-v100", "v100-sxm2-16gb", 8),
-        ("V100 32GB DGX-2", "dgx-2", "v100-sxm2-32gb", 8),
-        ("DGX-GB300", "gb300-nvl72", "gb300", 8),
-        ("TPU 2x v6e-256", "tpu-v6e-pod", "tpu-v6e", 8),
-        ("TPU v5p-256 (128 chips)", "tpu-v5p-pod", "tpu-v5p", 8),
-        ("TPU v3-8 (8 cores)", "tpu-v3-pod", "tpu-v3", 4),
+        ({"zero": 2}, {"dp": 8, "fsdp": 1, "zero": 2}),  # weights whole, the rest in shares
+        ({"zero": 1, "degrees": {"dp": 8}}, {"dp": 8, "fsdp": 1, "zero": 1}),
+        (
+            {"zero": 2, "devices": 32, "degrees": {"fsdp": 4, "pp": 4, "tp": 2}, "mbs": 1.0},
+            {"dp": 4, "fsdp": 1, "zero": 1},
+        ),
+        ({"degrees": {"fsdp": 1, "cp": 8}, "counts": {**LLAMA, "gbs": 1}, "mbs": 1.0}, {"dp": 1, "fsdp": 1, "zero": 3}),
+        # Half a sequence for each rank: two of them share one by position.
+        ({"counts": {**LLAMA, "gbs": 4}, "mbs": 0.5}, {"fsdp": 4, "cp": 2, "mbs": 1, "zero": 3}),
     ],
 )
-def test_hardware_by_its_words(hardware: str, cluster: str, device: str, devices: int) -> None:
-    found = target(hardware=hardware)
-    assert found.on is not None
-    assert (found.on.name, found.on.device.name, found.devices) == (cluster, device, devices)
+def test_what_ranks_store_in_shares(changes: dict[str, Any], plan: dict[str, int]) -> None:
+    found = target(**changes)
+    assert found.missing == ()
+    assert {key: found.plan[key] for key in plan} == plan
 
 
-def test_a_host_s_network_is_shared_by_its_devices() -> None:
-    found = target(hardware="A100 40GB SXM (1600Gb/s RoCE/node)", devices=16, degrees={"fsdp": 16})
+@pytest.mark.parametrize(
+    ("recompute", "remat", "offload"),
+    [
+        ("none", "none", None),
+        ("full:20-layers", "full", None),
+        ("selective", "selective", None),
+        ("policy:selective-op", "alternate", None),
+        ("policy:minimal_with_context", "selective", None),
+        ("policy:save_dot_with_context_except_mlp", "attention", None),
+        ("policy:mla_up_proj", "none", None),
+        ("policy:mla_up_proj+mlp", "attention", None),
+        ("policy:save:q+k+v", "heads", None),
+        ("offload:layer_input+q+k+v", "heads", "activations"),
+        ("offload:layer_input+out_proj+q+k+v", "attention", "activations"),
+        ("offload:layer_input", "full", "activations"),
+        ("offload:activations-of-40-layers", "none", "activations"),
+    ],
+)
+def test_what_layers_keep_and_where(recompute: str, remat: str, offload: str | None) -> None:
+    plan = target(recompute=recompute, framework="maxtext").plan
+    assert (plan["remat"], plan.get("offload")) == (remat, offload)
+
+
+def test_a_policy_that_nobody_knows_is_the_stack_s_habit() -> None:
+    found = target(recompute="policy:abacus")
+    assert found.plan["remat"] == "none"
+    assert any("no policy that is known" in each for each in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cluster", "device", "inside"),
+    [
+        ({"device": "h100-sxm-500w", "scale_up": "nvlink4-nvswitch-8"}, "dgx-h100", "h100-sxm-500w", 8),
+        ({"device": "a100-sxm-40gb", "scale_up": "nvlink3-nvswitch", "devices_per_host": 4}, "dgx-a100-40gb", "a100-sxm-40gb", 4),
+        ({"device": "v100-sxm2-32gb", "scale_up": "nvswitch-16"}, "dgx-v100", "v100-sxm2-32gb", 16),
+        ({"device": "gb300", "scale_up": "nvlink5-nvl72", "devices_per_host": 4}, "gb300-nvl72", "gb300", 72),
+        ({"device": "tpu7x"}, "tpu-v7-core-pod", "tpu-v7-core", 2),
+        ({"device": "tpu-v5e", "slices": 2}, "tpu-v5e-pod", "tpu-v5e", 4),
+    ],
+)  # fmt: skip
+def test_hardware_by_its_cells(changes: dict[str, Any], cluster: str, device: str, inside: int) -> None:
+    found = target(**changes, framework="")
     assert found.on is not None
-    assert found.on.levels[1].bandwidth == pytest.approx(25e9)
-    assert found.on.levels[1].link.name == "roce"
+    assert (found.on.name, found.on.device.name, found.on.levels[0].size) == (cluster, device, inside)
+
+
+def test_the_network_between_hosts_has_the_row_s_rate() -> None:
+    found = target(
+        device="a100-sxm-40gb", devices=16, degrees={"fsdp": 16}, scale_out="roce", gbit_per_device=200.0, mbs=1.0
+    )
+    assert found.on is not None
+    assert (found.on.levels[1].bandwidth, found.on.levels[1].link.name) == (pytest.approx(25e9), "roce")
+    untold = target(devices=16, degrees={"fsdp": 16}, mbs=1.0)
+    assert any("Gbit/s a device" in each for each in untold.assumptions)
+
+
+def test_a_power_limit_is_the_device_s() -> None:
+    limited, usual = target(device_note="500 W").on, target(device_note="700 W").on
+    assert limited is not None
+    assert usual is not None
+    assert (limited.device.tdp_watts, usual.device.tdp_watts) == (500.0, 700.0)
 
 
 def test_rows_of_tables_and_images() -> None:
-    images = target(model="ResNet-50 v1.5", counts={"gbs": 1024}, degrees={}, precision="", recompute="")
+    images = target(model="resnet50", counts={"gbs": 1024}, degrees={"dp": 8}, mbs=None, precision="", recompute="")
     assert images.missing == ()
     assert images.plan_text == "dp=8,mbs=128,precision=bf16"
-    tables = target(model="DLRM large (82GB)", counts={"gbs": 65536, "mbs": 8192}, degrees={}, precision="TF32")
+    tables = target(
+        model="dlrm", counts={"gbs": 65536}, degrees={"dp": 8}, mbs=8192.0, precision="tf32",
+        extra="26 tables x 128;criteo fl=3, 82 gb of fp32 embeddings",
+    )  # fmt: skip
     assert tables.settings["tables"] == 32
     assert tables.settings["tables"] * tables.settings["rows"] * 128 * 4 == pytest.approx(82e9, rel=1e-3)
 
@@ -220,58 +302,42 @@ def test_rows_of_tables_and_images() -> None:
 @pytest.mark.parametrize(
     ("line", "lacking"),
     [
-        ("a,H100,eight,Llama-3-8B,step_time_s,1.5,16", "a whole number of at least 1 for devices: line 3 has 'eight'"),
-        ("a,H100,-8,Llama-3-8B,step_time_s,1.5,16", "a whole number of at least 1 for devices: line 3 has '-8'"),
-        ("a,H100,8,Llama-3-8B,step_time_s,0,16", "a positive number for value: line 3 has '0'"),
-        ("a,H100,8,Llama-3-8B,step_time_s,~6k,16", "a positive number for value: line 3 has '~6k'"),
-        ("a,H100,8,Llama-3-8B,step_time_s,1.5,2.5", "a whole number of at least 1 for gbs: line 3 has '2.5'"),
-        ("a,H100,8,Llama-3-8B,step_time_s,inf,inf", "a whole number of at least 1 for gbs: line 3 has 'inf'"),
-        ("a,,8,Llama-3-8B,,1.5,16", "hardware, metric (blank in line 3)"),
-        ("a,H100", "devices, model, metric, value (blank in line 3)"),
-        ("a,H100, SXM,8,Llama-3-8B,step_time_s,1.5,16", "a cell for each column of the header: line 3 has 1 more"),
+        ("a,h100-sxm,eight,llama3-8b,1.5,16,2", "a whole number of at least 1 for devices: line 3 has 'eight'"),
+        ("a,h100-sxm,-8,llama3-8b,1.5,16,2", "a whole number of at least 1 for devices: line 3 has '-8'"),
+        ("a,h100-sxm,8,llama3-8b,0,16,2", "a positive number for step_time_s: line 3 has '0'"),
+        ("a,h100-sxm,8,llama3-8b,~6k,16,2", "a positive number for step_time_s: line 3 has '~6k'"),
+        ("a,h100-sxm,8,llama3-8b,1.5,inf,2", "a whole number of at least 1 for gbs: line 3 has 'inf'"),
+        ("a,h100-sxm,8,llama3-8b,1.5,16,x", "a positive number for mbs: line 3 has 'x'"),
+        ("a,,8,llama3-8b,,16,2", "device, step_time_s (blank in line 3)"),
+        ("a,h100-sxm", "devices, model, step_time_s (blank in line 3)"),
+        ("a,h100, sxm,8,llama3-8b,1.5,16,2", "a cell for each column of the header: line 3 has 1 more"),
     ],
 )
 def test_a_row_that_cannot_be_read_says_what_it_lacks(tmp_path: Path, line: str, lacking: str) -> None:
     path = tmp_path / "runs.csv"
-    path.write_text(f"id,hardware,devices,model,metric,value,gbs\nb,H100,8,Llama-3-8B,step_time_s,1.5,16\n{line}\n")
+    path.write_text(f"id,device,devices,model,step_time_s,gbs,mbs\nb,h100-sxm,8,llama3-8b,1.5,16,0.5\n{line}\n")
     whole, broken = read_run_rows(path)
-    assert (whole.value, whole.counts, whole.unread) == (1.5, {"gbs": 16}, ())
+    assert (whole.step_time_s, whole.counts, whole.mbs, whole.unread) == (1.5, {"gbs": 16}, 0.5, ())
     assert any(each.startswith(lacking) for each in broken.unread)
     assert run_target(broken).missing == broken.unread
 
 
 def test_a_row_without_a_name_is_named_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
-    path.write_text("id,hardware,devices,model,metric,value\n,H100,8,Llama-3-8B,step_time_s,1.5\n")
-    (row,) = read_run_rows(path)
-    assert (row.id, row.unread) == ("line 2", ("id (blank in line 2)",))
+    path.write_text("id,device,devices,model,step_time_s\n,h100-sxm,8,llama3-8b,1.5\n")
+    (found,) = read_run_rows(path)
+    assert (found.id, found.unread) == ("line 2", ("id (blank in line 2)",))
+
+
+def test_a_row_that_is_not_scored_needs_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("id,device,devices,model,grade,step_time_s\na,h100-sxm,8,llama3-8b,C,\n")
+    (found,) = read_run_rows(path)
+    assert (found.scored, found.unread) == (False, ())
 
 
 def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
-    path.write_text("id,hardware,devices\n")
-    with pytest.raises(InputError, match="no column model, metric, value"):
+    path.write_text("id,device,devices\n")
+    with pytest.raises(InputError, match="no column model, step_time_s"):
         read_run_rows(path)
-
-
-@pytest.mark.parametrize(
-    ("recompute", "remat", "offload"),
-    [
-        ("custom: offload layer-input,q,k,v to host", "heads", "activations"),
-        ("custom: offload layer-input", "full", "activations"),
-        ("custom: keep layer-input on device; remat qkv", "full", None),
-        ("save_qkv_proj", "heads", None),
-    ],
-)
-def test_what_layers_keep_and_where(recompute: str, remat: str, offload: str | None) -> None:
-    plan = target(recompute=recompute, source="https://github.com/AI-Hypercomputer/maxtext/page").plan
-    assert (plan["remat"], plan.get("offload")) == (remat, offload)
-
-
-def test_fsdp_beside_stages_keeps_weights() -> None:
-    """Its shards share out the optimizer; alone, those of context ranks are shards too."""
-    staged = target(devices=32, degrees={"fsdp": 4, "pp": 4, "tp": 2}, counts={**LLAMA, "gbs": 64, "mbs": 1})
-    assert {key: staged.plan[key] for key in ("dp", "fsdp", "zero")} == {"dp": 4, "fsdp": 1, "zero": 1}
-    split = target(degrees={"fsdp": 1, "cp": 8}, counts={**LLAMA, "gbs": 1, "mbs": 1})
-    assert split.plan["zero"] == 3
-    assert "zero" not in target(degrees={"fsdp": 4, "cp": 2}, counts={**LLAMA, "gbs": 4, "mbs": 1}).plan

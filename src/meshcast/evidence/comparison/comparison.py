@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from meshcast.base import VERSION
 from meshcast.evidence.comparison.agreement import Agreement, Swap, Times, agreement
 from meshcast.evidence.comparison.cell import Ask, Cell
+from meshcast.evidence.comparison.gains import Gains, gains_of
+from meshcast.hardware import Price
 
 SCHEMA = "meshcast.comparison/1"
 # From coarse to fine. Fidelities of outsiders stand before these: nobody said that they are better than anything.
@@ -32,6 +35,9 @@ class Comparison:
         fidelities: Fidelities, from the one to be shown first.
         named: Those that were asked for by their own name, not by `all`: one of them that answers nothing is a mistake.
         cells: All answers, by target, then device, then fidelity; fewer than there are questions when interrupted.
+        named_by: By target, what it was named by; the same where nothing was tried of it.
+        tried: By target, what was tried of it (`plan`, `batch`, `stack`, ...), as it was written.
+        prices: By device, what one costs an hour, where that is known.
     """
 
     targets: tuple[str, ...]
@@ -39,6 +45,9 @@ class Comparison:
     fidelities: tuple[str, ...]
     cells: tuple[Cell, ...] = field(repr=False)
     named: frozenset[str] = frozenset()
+    named_by: Mapping[str, str] = field(default_factory=dict)
+    tried: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
 
     @cached_property
     def _by_ask(self) -> dict[Ask, Cell]:
@@ -63,6 +72,15 @@ class Comparison:
         rivals = [self.cell(cell.ask.target, on, cell.ask.fidelity) for on in self.on]
         times = [rival.step_time_s for rival in rivals if rival is not None and rival.step_time_s is not None]
         return cell.step_time_s / min(times) if cell.step_time_s is not None and min(times) > 0 else None
+
+    @property
+    def varied(self) -> bool:
+        """Whether anything besides devices and fidelities was tried."""
+        return any(self.tried.values())
+
+    def gains(self, cell: Cell) -> Gains:
+        """What a cell gets done, and what that costs."""
+        return gains_of(cell, self.prices.get(cell.ask.on))
 
     def finest(self, target: str, on: str) -> Cell | None:
         """The finest fidelity's own answer for a target on a device."""
@@ -139,6 +157,8 @@ class Comparison:
             "throughput_per_s": done.get("per_s"),
             "throughput_per_device_s": done.get("per_device_s"),
             "reason": cell.reason or None,
+            **self.gains(cell).to_json(),
+            **{f"try.{name}": value for name, value in self.tried.get(cell.ask.target, {}).items()},
         }
 
     def cell_json(self, cell: Cell) -> dict[str, Any]:
@@ -146,6 +166,8 @@ class Comparison:
         finest = self.finest(cell.ask.target, cell.ask.on)
         return {
             **cell.to_json(),
+            "tried": dict(self.tried.get(cell.ask.target, {})),
+            **self.gains(cell).to_json(),
             "ratio_to_best": self.ratio_to_best(cell),
             "ratio_to_finest": self.ratio_to_finest(cell),
             "finest": finest.ask.fidelity if finest is not None else None,
@@ -168,6 +190,9 @@ class Comparison:
                     for fidelity in self.fidelities
                 }
                 for target in self.targets
+            },
+            "prices": {
+                on: {"usd_per_device_hour": price.usd_per_hour, "said": price.said} for on, price in self.prices.items()
             },
             "agreements": [pair.to_json() for pair in self.agreements],
             "tool": {"version": VERSION},

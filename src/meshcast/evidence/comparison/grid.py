@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +16,9 @@ from meshcast.evidence.comparison.cell import Ask, Cell, predicted_cell, refused
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
 from meshcast.evidence.comparison.folder import RunFolder
 from meshcast.evidence.comparison.keys import cell_key, traces_content, traces_key
-from meshcast.hardware import Cluster, Device, resolve
+from meshcast.evidence.comparison.names import Hardware, Target, by_name, hardware_of, labels, names_of, once
+from meshcast.evidence.comparison.variants import Variant, variants_of
+from meshcast.hardware import LIST_PRICE, Cluster, Price, list_price, resolve
 from meshcast.jobs import (
     Job,
     JobSource,
@@ -32,13 +33,11 @@ from meshcast.jobs import (
     resolve_job,
 )
 from meshcast.options import Options, common_fidelity, fidelity_names, why_not_taken
-from meshcast.programs import Program, program_name
+from meshcast.programs import Program
 from meshcast.results import Prediction
 from meshcast.zoo import AUTO
 
 ALL_FIDELITIES = "all"
-Target = str | Path | Program
-Hardware = str | Device | Cluster
 # Called with what is asked for next; what it returns is entered while the answer is worked out.
 Told = Callable[[str], AbstractContextManager[None]]
 
@@ -49,16 +48,25 @@ def silent(_: str) -> AbstractContextManager[None]:
 
 
 class ComparedTargets:
-    """Targets by the names that they are shown by; each is looked at once, and what traces hold is read once."""
+    """Targets by the names that they are shown by; each is looked at once, and what traces hold is read once.
 
-    def __init__(self, targets: Mapping[str, Target]) -> None:
-        self._targets = targets
+    What is tried of a target (`variants`) makes targets of it that share the one that is looked at.
+    """
+
+    def __init__(self, targets: Mapping[str, Target], variants: Sequence[Variant] = (Variant(),)) -> None:
+        self._targets = {each.named(name): (name, target) for name, target in targets.items() for each in variants}
+        self._variants = {each.named(name): each for name in targets for each in variants}
         self._kept = AnsweredOnce()
 
     @property
     def names(self) -> tuple[str, ...]:
         """What they are shown by, in the order in which they are asked for."""
         return tuple(self._targets)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What was named, whatever is tried of it."""
+        return tuple(dict.fromkeys(own for own, _ in self._targets.values()))
 
     @cached_property
     def any_traces(self) -> bool:
@@ -71,11 +79,20 @@ class ComparedTargets:
         Raises:
             MeshcastError: It cannot be told.
         """
-        return self._kept.answer(("source", name), lambda: job_source(self._targets[name]))
+        own, target = self._targets[name]
+        return self._kept.answer(("source", own), lambda: job_source(target))
+
+    def named_by(self, name: str) -> str:
+        """The target that something is tried of."""
+        return self._targets[name][0]
+
+    def variant(self, name: str) -> Variant:
+        """What is tried under a name."""
+        return self._variants[name]
 
     def traces(self, name: str, job: TraceJob) -> str:
         """A hash of what the files of a job's traces hold."""
-        return self._kept.answer(("traces", name), lambda: traces_content(job.files))
+        return self._kept.answer(("traces", self.named_by(name)), lambda: traces_content(job.files))
 
     def _is_trace(self, name: str) -> bool:
         try:
@@ -95,6 +112,7 @@ class ComparisonGrid:
         fidelities: Those that are asked, the coarsest first and those that are asked for by name last.
         named: Those that are asked for by name.
         options: What holds for all.
+        prices: Of a device and hour, by the hardware's names, where there is one.
     """
 
     targets: ComparedTargets
@@ -103,6 +121,7 @@ class ComparisonGrid:
     fidelities: tuple[str, ...]
     named: frozenset[str]
     options: Options
+    prices: Mapping[str, Price]
 
     @property
     def on(self) -> tuple[str, ...]:
@@ -131,6 +150,9 @@ class ComparisonGrid:
             fidelities=self.fidelities,
             named=self.named,
             cells=tuple(by_ask[ask] for ask in self.asks if ask in by_ask),
+            named_by={name: self.targets.named_by(name) for name in self.targets.names},
+            tried={name: self.targets.variant(name).values for name in self.targets.names},
+            prices=self.prices,
         )
 
 
@@ -142,6 +164,8 @@ def compare(
     options: Options | None = None,
     folder: str | Path | None = None,
     told: Told = silent,
+    tried: Sequence[str] = (),
+    price: str | float | None = None,
     **overrides: object,
 ) -> Comparison:
     """Targets side by side: `compare("step.mlir", on=["tpu-v5p", "h200"], fidelities=["roofline", "analytical"])`.
@@ -155,6 +179,8 @@ def compare(
         folder: Where to keep answers, tables and plot; asked again, only what is new is worked out. None keeps nothing.
         told: Called with every question before it is asked, "3 of 24: ..."; what it returns is a context that is
             entered while the answer is worked out.
+        tried: What is tried of every target, `["plan=fsdp=8;tp=8", "batch=16;32"]`: each combination is a target of its own.
+        price: Dollars of a device and hour, or `list`; None: the catalogue's where it has one.
         **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
             that are left at their defaults.
     """
@@ -169,7 +195,14 @@ def compare(
         raise UsageError(
             f"told is a function of a text that returns a context, not {told!r}", where="told", fix="leave it out"
         )
-    grid = comparison_plan(listed, on=_hardware(on), fidelities=_names(fidelities, "fidelities"), options=chosen)
+    grid = comparison_plan(
+        listed,
+        on=hardware_of(on),
+        fidelities=names_of(fidelities, "fidelities"),
+        options=chosen,
+        tried=names_of(tried, "tried") if not isinstance(tried, str) else [tried],
+        price=price,
+    )
     run_folder = RunFolder.opened(Path(folder)) if folder is not None else None
     comparison = grid.comparison(list(comparison_answers(grid, run_folder, told)))
     if run_folder is not None:
@@ -178,8 +211,9 @@ def compare(
 
 
 def comparison_plan(
-    targets: Sequence[Target], *, on: Sequence[Hardware], fidelities: Sequence[str], options: Options
-) -> ComparisonGrid:
+    targets: Sequence[Target], *, on: Sequence[Hardware], fidelities: Sequence[str], options: Options, tried: Sequence[str] = (),
+    price: str | float | None = None,
+) -> ComparisonGrid:  # fmt: skip
     """What to ask, with every mistake that does not depend on a single program found before anything is asked.
 
     Raises:
@@ -191,25 +225,40 @@ def comparison_plan(
             raise UsageError(
                 f"nothing to compare: no {what} is given", where="compare", fix=f"name at least one {what}"
             )
-    _once([each for each in on if isinstance(each, str)], "--on")
-    hardware = _by_name(on)
+    once([each for each in on if isinstance(each, str)], "--on")
+    hardware = by_name(on)
     known = fidelity_names()
-    for name in _once(fidelities, "--fidelity"):
+    for name in once(fidelities, "--fidelity"):
         if name not in (ALL_FIDELITIES, "auto", *known):
             close = nearest(name, (ALL_FIDELITIES, "auto", *known))
             raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=close)
     named = [name for name in fidelities if name != ALL_FIDELITIES]
     options.check_choices()
-    compared = ComparedTargets(dict(zip(_labels(targets), targets, strict=True)))
+    variants = variants_of(tried)
+    for each in variants:
+        each.options(options).check_choices()
+    compared = ComparedTargets(dict(zip(labels(targets), targets, strict=True)), variants)
     rest = _all_others(named, compared, options) if ALL_FIDELITIES in fidelities else ()
+    clusters = {name: resolve(each) for name, each in hardware.items()}
     return ComparisonGrid(
         targets=compared,
-        clusters={name: resolve(each) for name, each in hardware.items()},
+        clusters=clusters,
         given=hardware,
         fidelities=(*rest, *named),
         named=frozenset(named),
         options=options.having(levers=False),
+        prices=_prices(clusters, price),
     )
+
+
+def _prices(clusters: Mapping[str, Cluster], price: str | float | None) -> dict[str, Price]:
+    """What a device of each costs an hour: as asked for, else by the catalogue's list prices where it has one."""
+    found = {
+        name: Price.of(LIST_PRICE if price is None else price, cluster.device)
+        for name, cluster in clusters.items()
+        if price is not None or list_price(cluster.device) is not None
+    }
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def _all_others(named: Sequence[str], targets: ComparedTargets, options: Options) -> tuple[str, ...]:
@@ -243,7 +292,8 @@ def comparison_answers(grid: ComparisonGrid, folder: RunFolder | None = None, to
 def _answer(ask: Ask, grid: ComparisonGrid, folder: RunFolder | None) -> Cell:
     try:
         cluster = grid.clusters[ask.on]
-        options = _attending_alike(grid.options.having(on=grid.given[ask.on], fidelity=ask.fidelity), cluster, grid)
+        tried = grid.targets.variant(ask.target).options(grid.options)
+        options = _attending_alike(tried.having(on=grid.given[ask.on], fidelity=ask.fidelity), cluster, grid)
         source = grid.targets.source(ask.target)
         if isinstance(source, TraceSource):
             options = _of_traces(options)
@@ -260,10 +310,10 @@ def _answer(ask: Ask, grid: ComparisonGrid, folder: RunFolder | None) -> Cell:
             case ServingJob():  # two programs, each of which a plan would share out
                 return _asked(ask, job)
             case PipelineJob():  # of many programs, which may lie anywhere: nothing tells whether a kept answer still holds
-                return _asked(ask, job.as_programs())
+                return _asked(ask, job)
             case ProgramJob():
                 key = cell_key(job.program, cluster, job.options)
-                return _kept_or_asked(ask, key, job.as_program(), folder)
+                return _kept_or_asked(ask, key, job, folder)
             case _:
                 assert_never(job)
     except MeshcastError as error:  # the target cannot be read, on this platform or at all: nothing worth keeping
@@ -310,80 +360,3 @@ def _is_own(fidelity: str, prediction: Prediction) -> bool:
         return True
     # An estimator may be asked for by its name, and be one of several of its fidelity.
     return fidelity in estimator_names() and load_estimator(fidelity).fidelity == prediction.fidelity
-
-
-def _labels(targets: Sequence[Target]) -> list[str]:
-    """Short names of targets; where two would be the same, what was asked for in full."""
-    short = [_label(target) for target in targets]
-    full = [target.name if isinstance(target, Program) else str(target) for target in targets]
-    labels = [long if short.count(name) > 1 else name for name, long in zip(short, full, strict=True)]
-    return list(_once(labels, "TARGET"))
-
-
-def _label(target: Target) -> str:
-    if isinstance(target, Program):
-        return target.name
-    return program_name(Path(target)) if Path(target).is_file() else str(target)
-
-
-def _once(names: Sequence[str], where: str) -> Sequence[str]:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"{twice!r} is named twice", where=where, fix="name each once")
-    return names
-
-
-def _names(value: str | Sequence[str], option: str) -> list[str]:
-    """Names as a list, or with commas between them.
-
-    Raises:
-        UsageError: It is neither.
-    """
-    expect(value, (str, list, tuple), "a text or a list of texts", where=option)
-    for name in [value] if isinstance(value, str) else value:
-        expect(name, str, "a text or a list of texts", where=option)
-    if isinstance(value, str):
-        return split_names(value)
-    return list(value)
-
-
-def _hardware(value: Hardware | Sequence[Hardware]) -> list[Hardware]:
-    """Devices and clusters as a list.
-
-    Raises:
-        UsageError: Something else is among them.
-    """
-    if isinstance(value, (Device, Cluster)):
-        return [value]
-    what = "a text, a meshcast.Device or meshcast.Cluster, or a list of them"
-    expect(value, (str, list, tuple), what, where="on")
-    if isinstance(value, str):
-        return list(split_names(value))
-    for each in value:
-        expect(each, (str, Device, Cluster), what, where="on")
-    return list(value)
-
-
-def _by_name(on: Sequence[Hardware]) -> dict[str, Hardware]:
-    """Hardware by the name that it is shown by; objects whose name is taken are numbered."""
-    texts = {each for each in on if isinstance(each, str)}
-    found: dict[str, Hardware] = {}
-    for each in on:
-        names = (
-            iter((each,))
-            if isinstance(each, str)
-            else (n for n in _numbered(each.name) if n not in texts | found.keys())
-        )
-        found[next(names)] = each
-    return found
-
-
-def _numbered(name: str) -> Iterator[str]:
-    """A name, then with a number."""
-    yield name
-    yield from (f"{name} ({number})" for number in itertools.count(2))
-
-
-def split_names(text: str) -> list[str]:
-    """Names with commas between them."""
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -15,7 +15,7 @@ from html import escape
 from meshcast.base import format_time
 from meshcast.evidence.comparison.cell import Cell
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
-from meshcast.evidence.comparison.tables import NO_TIME
+from meshcast.evidence.comparison.gains_table import NO_TIME
 
 # Okabe and Ito's colours, told apart by colour-blind readers too ("Color Universal Design", 2008); black comes last.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")

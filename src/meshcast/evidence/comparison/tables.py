@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from meshcast.base import format_rate, format_time
+from meshcast.base import format_time
 from meshcast.evidence.comparison.cell import Cell
 from meshcast.evidence.comparison.comparison import Comparison
+from meshcast.evidence.comparison.gains_table import NO_TIME, gains_sections
 from meshcast.results import (
     Section,
     capped_lines,
     columns,
-    format_count,
     percent,
     print_sections,
     sections_html,
@@ -20,7 +20,6 @@ from meshcast.results import (
 )
 
 SWAP_ROWS = 12
-NO_TIME = {"infeasible": "does not fit", "unsupported": "unsupported", "failed": "failed"}
 STAND_IN = "*"
 BESIDE = 3
 
@@ -43,15 +42,21 @@ def comparison_html(comparison: Comparison) -> str:
 def comparison_sections(comparison: Comparison) -> list[Section]:
     """The sections of a comparison, the most important first."""
     return [
-        *(section for target in comparison.targets for section in time_sections(comparison, target)),
-        *(section for target in comparison.targets for section in serving_sections(comparison, target)),
-        *(section for target in comparison.targets for section in throughput_sections(comparison, target)),
+        *(() if comparison.varied else _by_target(comparison)),
+        *gains_sections(comparison),
         *agreement_sections(comparison),
         *swap_sections(comparison),
-        *order_sections(comparison),
+        *(() if comparison.varied else order_sections(comparison)),
         *fidelity_sections(comparison),
         *missing_sections(comparison),
     ]
+
+
+def _by_target(comparison: Comparison) -> Iterator[Section]:
+    """Tables of each target alone."""
+    for made in (time_sections, serving_sections):
+        for target in comparison.targets:
+            yield from made(comparison, target)
 
 
 def time_sections(comparison: Comparison, target: str) -> list[Section]:
@@ -106,21 +111,6 @@ def serving_sections(comparison: Comparison, target: str) -> list[Section]:
     heads = columns("on", "fidelity", ">first token", ">per output token", ">whole requests", ">tokens/s")
     note = "the step time above is that of one output token"
     return [Section(title=f"{target}: serving", columns=heads, rows=rows, note=note)] if rows else []
-
-
-def throughput_sections(comparison: Comparison, target: str) -> list[Section]:
-    """What a model gets done on each device; nothing of programs, whose batches are not known, and of what is served."""
-    rows, unit = [], ""
-    for cell in (cell for cell in comparison.cells if cell.ask.target == target and cell.prediction is not None):
-        done = (cell.prediction or {}).get("throughput")
-        if done is not None and not (cell.prediction or {}).get("serving"):
-            unit = done["unit"]
-            rate = done["model_flops_per_device_s"]
-            shown = (done["per_s"], done["per_device_s"], done["per_day"])
-            model = format_rate(rate, "FLOP/s") if rate else ""
-            rows.append((cell.ask.on, cell.ask.fidelity, *(format_count(number) for number in shown), model))
-    heads = columns("on", "fidelity", f">{unit}/s", ">per device", ">per day", ">model, per device")
-    return [Section(title=f"{target}: throughput", columns=heads, rows=rows)] if rows else []
 
 
 def _time(cell: Cell | None) -> str:

@@ -1,9 +1,11 @@
 """Would we have picked the right plan? Measured runs that differ in their plan only, and which of them is predicted to be
 the fastest.
 
-Of a group of runs of one model on the same hardware with the same batch and software, the *pick* is the run that is predicted
-to be the fastest. Its regret is the time that it takes longer than the fastest one, by the measurement; where batches may
-differ, times are those of a sequence:
+A group is runs of one model on as many of the same devices with the same sequence, precision, software and its version, and by
+default the same global batch. They differ in what a plan decides: degrees, microbatch, sharding, recomputation and whether
+tensor-parallel exchanges run beside products (`async_tp`). The *pick* is the run that is predicted to be the fastest. Its regret
+is the time that it takes longer than the fastest one, by the measurement; where batches may differ, times are those of a
+sequence:
 
     regret = measured(pick) / min(measured) - 1
 
@@ -22,7 +24,6 @@ from meshcast.evidence.validate.runs.rows import RunRow
 
 CLOSE = 0.03
 SCHEMA = "meshcast.validation/1"
-_OF_PLANS = ("mbs",)  # among a run's counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class PlanChoice:
 
     Attributes:
         name: What they have in common, in words.
-        results: Those that were measured and predicted, as step times.
+        results: Those that were measured and predicted.
         failed: Ids of those that were not predicted.
     """
 
@@ -80,14 +81,14 @@ class PlanChoice:
 
 def measured_s(result: RunResult) -> float:
     """Measured seconds of a sequence."""
-    assert result.step.measured is not None
-    return result.step.measured / result.measured.counts.get("gbs", 1)
+    assert result.row.measured is not None
+    return result.row.measured / result.measured.counts.get("gbs", 1)
 
 
 def predicted_s(result: RunResult) -> float:
     """Predicted seconds of a sequence."""
-    assert result.step.predicted is not None
-    return result.step.predicted / result.measured.counts.get("gbs", 1)
+    assert result.row.predicted is not None
+    return result.row.predicted / result.measured.counts.get("gbs", 1)
 
 
 def plan_groups(rows: Iterable[RunRow], *, any_batch: bool = False) -> dict[str, list[RunRow]]:
@@ -99,8 +100,8 @@ def plan_groups(rows: Iterable[RunRow], *, any_batch: bool = False) -> dict[str,
     """
     found: dict[str, list[RunRow]] = {}
     for row in rows:
-        if not row.unread:
-            found.setdefault(_common(row, ("gbs", *_OF_PLANS) if any_batch else _OF_PLANS), []).append(row)
+        if not row.unread and row.scored:
+            found.setdefault(_common(row, ("gbs",) if any_batch else ()), []).append(row)
     return {name: members for name, members in found.items() if len({_plan(row) for row in members}) > 1}
 
 
@@ -110,19 +111,21 @@ def plan_choices(groups: dict[str, list[RunRow]], results: Sequence[RunResult]) 
     choices = []
     for name, members in groups.items():
         known = [by_id[row.id] for row in members if row.id in by_id]
-        timed = tuple(each for each in known if each.step.predicted is not None and each.step.measured is not None)
+        timed = tuple(each for each in known if each.row.predicted is not None and each.row.measured is not None)
         failed = tuple(each.row.id for each in known if each not in timed)
         if len(timed) > 1:
             choices.append(PlanChoice(name=name, results=timed, failed=failed))
     return choices
 
 
-def choices_json(choices: Sequence[PlanChoice], groups: int) -> dict[str, Any]:
-    """The last line of a validation: how many groups, in how many the pick was good, and the regret."""
+def choices_json(choices: Sequence[PlanChoice], groups: int, *, any_batch: bool = False) -> dict[str, Any]:
+    """The last line of a validation: how many groups, in how many the pick was good, the regret and the rank correlation."""
     regrets = [each.regret for each in choices]
+    ranks = [rank for each in choices if (rank := each.spearman) is not None]
     return {
         "schema": SCHEMA,
         "kind": "plans",
+        "compared": "time of a sequence" if any_batch else "time of a step, equal batches",
         "rows": groups,
         "failed": groups - len(choices),
         "good": sum(each.good for each in choices),
@@ -130,13 +133,19 @@ def choices_json(choices: Sequence[PlanChoice], groups: int) -> dict[str, Any]:
         "best_picked": sum(regret == 0 for regret in regrets),
         "mean_regret": sum(regrets) / len(regrets) if regrets else None,
         "largest_regret": max(regrets, default=None),
+        "mean_spearman": sum(ranks) / len(ranks) if ranks else None,
     }
 
 
 def _plan(row: RunRow) -> tuple[Any, ...]:
-    return (*sorted(row.degrees.items()), *((name, row.counts.get(name)) for name in _OF_PLANS), row.recompute)
+    return (*sorted(row.degrees.items()), row.mbs, row.zero, row.recompute, row.flags.get("async_tp"))
 
 
 def _common(row: RunRow, free: Sequence[str]) -> str:
     sizes = ", ".join(f"{name} {value}" for name, value in sorted(row.counts.items()) if name not in free)
-    return f"{row.model} on {row.devices} x {row.hardware}, {sizes}, {row.precision}, {row.stack or row.other} ({row.source})"
+    software = " ".join(
+        filter(None, (row.framework, row.framework_version, "compiled" * row.flags.get("compiled", False)))
+    )
+    device = f"{row.device} {row.device_note}".strip()
+    told = (row.precision, row.attention, software, row.scale_out)
+    return f"{row.model} on {row.devices} x {device}, {sizes}, {', '.join(filter(None, told))} ({row.source})"

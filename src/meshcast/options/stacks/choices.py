@@ -16,7 +16,6 @@ CHOICES = {
     "overlap": ("scheduler", "channels", "rewrites"),
     "defaults": (
         "recomputation", "selective", "sequence_parallel", "zero", "gradients", "context_attention", "offloads",
-        "batch_per_device",
     ),
 }  # fmt: skip
 """The sections of choices, and the keys of each."""
@@ -35,7 +34,6 @@ _OTHERS: dict[str, UsedBy] = {
     "kernels.products": "nothing",
     "defaults.selective": "runs",
     "defaults.offloads": "runs",
-    "defaults.batch_per_device": "runs",
 }
 _UNIT = "choice"  # of a fact that is no number
 _FIELDS = {"rewrites": "overlap"}  # attributes of `Stack` that have another name

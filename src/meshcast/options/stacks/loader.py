@@ -103,7 +103,6 @@ def _read(path: Path) -> Stack:
             ),
         ),
         offloads=reader.flag("defaults", "offloads"),
-        batch_per_device=reader.flag("defaults", "batch_per_device"),
         host=HostCosts(
             graphs=graphs,
             **{name: seconds for name, seconds in host.items() if seconds is not None},

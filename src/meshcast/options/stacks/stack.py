@@ -46,8 +46,6 @@ class Stack:
         gradients: The type its recipes add up and reduce gradients in, where they do not say.
         context_attention: How keys and values reach the devices that split a sequence, where nobody says.
         offloads: Whether its recipes put what layers keep into the host's memory where it does not fit otherwise.
-        batch_per_device: Whether its recipes give a batch for each device; others give one for each rank that shares the
-            batch, which may be several devices.
         host: What issuing a step costs the host.
         sections: Source and note of each section of the file, for choices without their own.
         facts: Numbers, and choices with a source of their own, by dotted key.
@@ -73,7 +71,6 @@ class Stack:
     gradients: Gradients
     context_attention: ContextAttention
     offloads: bool
-    batch_per_device: bool
     host: HostCosts
     notes: str = ""
     sections: Mapping[str, Fact] = field(default_factory=dict, hash=False, repr=False)

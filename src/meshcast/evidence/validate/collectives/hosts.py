@@ -119,11 +119,6 @@ CARD_ALONE = Host(cluster="dgx-h100", label="network card", devices=1, cards=1)
 _CARD_ALONE = r"rdma|infiniband|ib|roce|[ehnx]dr\d*|connectx-?\d"
 # Cards of the same chip that differ in their links: other devices, of which the catalogue has none.
 _VARIANTS = r"(?:h[12]00|a100|gh?200)[ -]?nvl(?!\d)|h100[ -]?cnx|a100x"
-# Devices of one host's network that differ in memory or power, by the catalogue's names.
-_SIBLINGS = (
-    (r"v100.*(?<!\d)16 ?gb", "v100-sxm2-16gb"),
-    (r"h100.*(?:(?<!\d)96 ?gb|(?<!\d)500 ?w)", "h100-sxm-500w"),
-)
 _LOOKS_LIKE_A_DEVICE = (
     r"rtx[ -]?(?:pro )?\w+(?: ada)?|gtx[ -]?\w+|mi\d+\w*|gaudi ?\d?|trainium ?\d?|[a-z]{1,3}\d{1,4}[a-z]?"
 )
@@ -162,11 +157,6 @@ def host_named(text: str, *, where: str) -> Host:
         if re.search(_word(_CARD_ALONE), text):
             return CARD_ALONE
     raise UnsupportedError(f"unknown device {_device_word(text) or repr(text)}", where=where, fix=_known())
-
-
-def sibling_named(text: str) -> str | None:
-    """The device of the catalogue that a text's memory or power tells from the one that its host usually has."""
-    return next((name for pattern, name in _SIBLINGS if re.search(pattern, text)), None)
 
 
 def _found(text: str, table: tuple[tuple[str, Host], ...]) -> Iterator[Host]:

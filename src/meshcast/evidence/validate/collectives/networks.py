@@ -57,7 +57,7 @@ def network_between(level: NetworkLevel, host: Host, text: str, *, inside: int) 
         assumed += [] if name == host.fabric else ["Ethernet with RDMA"]
     else:
         name = kind
-    changed = _with_software(level, name)
+    changed = with_software(level, name)
     count, gbit = _checked(host, said) if host.sold else _cards(host, said, tcp=name == "tcp", inside=inside)
     if host.sold == "" and said.gbit is None:
         assumed.append(f"{gbit:g} Gbit/s a card")
@@ -68,7 +68,8 @@ def network_between(level: NetworkLevel, host: Host, text: str, *, inside: int) 
     return Between(level=replace(changed, links=1, link_bandwidth=share), assumed=tuple(assumed))
 
 
-def _with_software(level: NetworkLevel, name: str) -> NetworkLevel:
+def with_software(level: NetworkLevel, name: str) -> NetworkLevel:
+    """A network level carried by another technology: a link of the catalogue, or `tcp`."""
     if name == "tcp":
         # No measurement of sockets was found to calibrate on: Ethernet's protocols with the latency of TCP.
         latency = load_cluster(_TCP_LEVEL).levels[0].latency_s

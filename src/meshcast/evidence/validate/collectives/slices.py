@@ -43,7 +43,7 @@ def slice_system(row: CollectiveRow, name: str, label: str) -> System:
             where=row.id, fix="say how many slices there are: (2 slices)",
         )  # fmt: skip
     if shape:
-        cluster = _shaped(cluster, shape, inner, alone=True)
+        cluster = shaped(cluster, shape, inner, alone=True)
     if chips and inner > 1 and devices <= chips:
         # A group has one device of every chip; the chips' other devices have groups of their own beside it.
         group, spanned = Group(dims=((devices, inner),), devices=chips * inner), chips * inner
@@ -92,7 +92,7 @@ def _joined(
     if per % inner or per > ici.size:
         raise UnsupportedError(f"a slice of {per} devices is none of {cluster.name}", where=row.id)
     sides = shape or slice_shape(ici, per // inner, ici.size // inner)
-    cluster = _shaped(cluster, sides, inner, alone=False)
+    cluster = shaped(cluster, sides, inner, alone=False)
     # One chip of every slice: all the chips of a slice do this at once.
     group = Group(dims=((slices, per),), devices=devices) if across else Group(dims=((devices, 1),))
     return System(
@@ -100,7 +100,7 @@ def _joined(
     )
 
 
-def _shaped(cluster: Cluster, shape: tuple[int, ...], inner: int, *, alone: bool) -> Cluster:
+def shaped(cluster: Cluster, shape: tuple[int, ...], inner: int, *, alone: bool) -> Cluster:
     """The cluster with slices of this shape.
 
     Raises:

@@ -1,24 +1,31 @@
 """A run's plan: how its devices share the model and the batch, in the words of `--plan`.
 
-With R = devices / (tp x pp x cp) ranks of data parallelism, `dp x fsdp x ep = R`: experts are spread over ranks that
-share the batch too. A step is `gbs / (mbs x R)` microbatches a rank.
+`dp x fsdp x tp x pp x cp` are the row's devices; experts are spread over ranks that share the batch too, so that of `dp x fsdp`
+ranks a plan's `ep` takes its part. A step is `gbs / (mbs x dp x fsdp)` microbatches a rank.
 """
 
 from __future__ import annotations
 
 import math
-import re
 
+from meshcast.evidence.validate.runs.activations import activations_of
 from meshcast.evidence.validate.runs.findings import Findings
 from meshcast.evidence.validate.runs.rows import DEGREES, RunRow
 from meshcast.evidence.validate.runs.shapes import RunModel
-from meshcast.evidence.validate.runs.software import offloaded, precision_of, recomputation_of
 from meshcast.evidence.validate.runs.systems import RunSystem
+from meshcast.hardware import Device
 from meshcast.options import Stack
 
 Plan = dict[str, int | str]
-# Rows that say it, and sources that say it of all their runs: Llama 3's (Dubey 2024, section 3.3.2).
-_INTERLEAVED = re.compile(r"interleaved|2407\.21783")
+_SPLIT_BY_WIDTH = ("maxtext",)
+# A row's word for the precision of products, and the plan's; others are the plan's own or refused by it.
+_PRECISIONS = {
+    "fp8-tensor": "fp8",
+    "fp8-delayed": "fp8",
+    "fp8-block": "fp8",
+    "fp8-rowwise": "fp8",
+    "fp8-current": "fp8",
+}
 
 
 def plan_text(plan: Plan) -> str:
@@ -32,89 +39,70 @@ def _says_something(name: str, value: int | str) -> bool:
 
 def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> Plan:
     """The plan of a row on its system."""
-    devices = system.devices
-    told = {name: size for name, size in row.degrees.items() if size}
-    if model.language and devices > 1 and not told.keys() - {"sp"}:
-        found.lacks(f"parallelism ({', '.join(DEGREES)})")
-        return {}
-    plan: Plan = {}
-    shards = {name: told.get(name, 1) for name in ("tp", "pp", "cp")}
-    ranks, rest = divmod(devices, math.prod(shards.values()))
+    shards = {name: row.degree(name) for name in ("tp", "pp", "cp")}
+    ranks, rest = divmod(row.devices, math.prod(shards.values()))
+    said = " x ".join(f"{name}={size}" for name, size in shards.items() if size > 1)
     if rest or not ranks:
-        said = " x ".join(f"{name}={size}" for name, size in shards.items())
-        found.lacks(f"a plan that fits: {said} do not divide {devices} devices")
+        found.lacks(f"a plan that fits: {said} do not divide {row.devices} devices")
         return {}
-    plan |= _data_parallel(row, model, stack, told, ranks, found)
-    if model.language:
-        plan |= _kept_or_shared(plan, stack, told, found)
-    if model.language:
-        plan |= shards | _inside(row, stack, shards["tp"], found)
-    plan |= _schedule(row, model, shards["pp"], told, found)
-    plan |= _microbatch(row, stack, ranks, devices, shards["pp"], found)
-    if model.language:
-        plan["remat"] = recomputation_of(row, stack, found)
-        if offloaded(row, found):
-            plan["offload"] = "activations"
-        plan["attention"] = _attention(stack, shards["cp"])
-        if stack.gradients != "fp32":
-            found.assumes(f"gradients added up in {stack.gradients}, as {stack.name} has it")
-            plan["gradients"] = stack.gradients
-    plan["precision"] = precision_of(row, system.cluster.device, found)
+    plan = _data_parallel(row, model, ranks, found)
+    precision = _precision(row, system.cluster.device, found)
+    if not model.planned:
+        return plan | _microbatch(row, plan, ranks, shards, found) | {"precision": precision}
+    plan |= _sharing(row, plan)
+    plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(row, stack))}
+    plan |= _schedule(row, model, shards["pp"], found)
+    plan |= _microbatch(row, plan, ranks, shards, found)
+    plan |= activations_of(row, stack, found)
+    plan["attention"] = _attention(stack, int(plan["cp"]))
+    gradients = row.extra.values.get("grad_reduce", stack.gradients)
+    if gradients != "fp32":
+        plan["gradients"] = gradients
+    plan["precision"] = precision
     return plan
 
 
-def _data_parallel(
-    row: RunRow, model: RunModel, stack: Stack, told: dict[str, int], ranks: int, found: Findings
-) -> Plan:
-    """dp, fsdp, ep and zero: what their product must be is known, so that what is not told follows."""
-    experts = told.get("ep", 1) if getattr(model.config, "experts", 0) else 1
-    if ranks % experts:
-        fitting = math.gcd(ranks, experts)
-        found.assumes(f"ep={fitting}: ep={experts} reaches over tensor ranks, and {ranks} ranks share the batch")
-        experts = fitting
-    sharded = told.get("fsdp", 1)
-    if (ranks // experts) % sharded:
-        found.assumes(f"fsdp={ranks // experts}: fsdp={sharded} does not divide the {ranks} ranks that share the batch")
-        sharded = ranks // experts
-    plain = ranks // experts // sharded
-    if "dp" in told and told["dp"] not in (plain, plain * experts, ranks):
-        found.assumes(f"dp={plain}: dp={told['dp']} is not what {ranks} ranks leave")
-    elif "dp" not in told and plain > 1:
-        found.assumes(f"dp={plain}, what the other degrees leave of the devices")
-    if "shard_grad_op" in row.words and sharded > 1:
-        return {"dp": plain * sharded, "fsdp": 1, "ep": experts, "zero": 2}  # weights whole, the rest sharded
-    shares = stack.zero and model.language and plain * experts > 1 and sharded == 1
-    zero: Plan = {"zero": stack.zero} if shares else {}
-    if zero:
-        found.assumes(f"zero={stack.zero}, as {stack.name} has it")
-    return {"dp": plain, "fsdp": sharded, "ep": experts, **zero}
+def _data_parallel(row: RunRow, model: RunModel, ranks: int, found: Findings) -> Plan:
+    """dp, fsdp and ep, whose product is the number of ranks that share the batch."""
+    sharded = row.degree("fsdp")
+    if ranks % sharded:
+        found.assumes(f"fsdp={ranks}: fsdp={sharded} does not divide the {ranks} ranks that share the batch")
+        sharded = ranks
+    plain = ranks // sharded
+    if "dp" in row.degrees and row.degree("dp") != plain:
+        found.assumes(f"dp={plain}: dp={row.degree('dp')} is not what {ranks} ranks leave")
+    experts = row.degree("ep") if getattr(model.config, "experts", 0) else 1
+    outer = math.gcd(experts, sharded)
+    inner = math.gcd(experts // outer, plain)
+    if outer * inner != experts:
+        found.assumes(f"ep={outer * inner}: ep={experts} reaches over tensor ranks, and {ranks} ranks share the batch")
+    return {"dp": plain // inner, "fsdp": sharded // outer, "ep": outer * inner}
 
 
-def _kept_or_shared(plan: Plan, stack: Stack, told: dict[str, int], found: Findings) -> Plan:
-    """What FSDP becomes beside stages, and of ranks that split a sequence alone.
+def _sharing(row: RunRow, plan: Plan) -> Plan:
+    """ZeRO's stage: what the ranks that share the batch store in shares.
 
-    Beside stages PyTorch's FSDP gathers weights once a step and keeps them (torchtitan's `reshard_after_forward: default`;
-    Dubey 2024, section 3.3.2): it shares out the optimizer's state. Its shards are those of context ranks too
-    (torchtitan's `dp_shard_cp`), whatever is left for `fsdp` alone.
+    Stage 2 keeps weights gathered. Beside stages FSDP gathers them once a step and reduces gradients behind the last microbatch
+    (torchtitan's `reshard_after_forward: default` and its schedules; Dubey 2024, section 3.3.2), which is what a plan's
+    `zero=1` does. Everything is shared out by `fsdp`; ranks that split a sequence are shards too (torchtitan's `dp_shard_cp`).
     """
-    sharded = int(plan["fsdp"])
-    if "fsdp" not in told or stack.zero != 1:
-        return {}
-    if told.get("pp", 1) > 1:
-        found.assumes(
-            f"zero=1 for fsdp={sharded}: beside stages {stack.name} gathers weights once a step and keeps them"
-        )
-        return {"dp": int(plan["dp"]) * sharded, "fsdp": 1, "zero": 1}
-    return {"zero": 3} if sharded == 1 and told.get("cp", 1) > 1 else {}
+    sharded, staged = int(plan["fsdp"]), row.degree("pp") > 1
+    if row.zero == 2 or (staged and sharded > 1):
+        return {"dp": int(plan["dp"]) * sharded, "fsdp": 1, "zero": 1 if staged else 2}
+    if row.zero == 1 and int(plan["dp"]) * int(plan["ep"]) > 1:
+        return {"zero": 1}
+    return {"zero": 3} if row.zero == 3 and sharded == 1 and row.degree("cp") > 1 else {}
 
 
-def _inside(row: RunRow, stack: Stack, tensor: int, found: Findings) -> Plan:
-    """Sequence parallelism, which goes with tensor parallelism."""
-    if tensor == 1:
-        return {"sp": 0}
-    if "sp" not in row.degrees:
-        found.assumes(f"sequence parallelism {'on' if stack.sequence_parallel else 'off'}, as {stack.name} has it")
-    return {"sp": int(row.degrees.get("sp", int(stack.sequence_parallel)) > 0)}
+def _splits_positions(row: RunRow, stack: Stack) -> bool:
+    """Whether what tensor parallelism leaves whole is split over the same devices.
+
+    MaxText's rules split the residual stream over tensor devices by its width (`activation_embed`), whatever a row says of
+    positions; that costs and saves what a plan's `sp` does.
+    """
+    if stack.name in _SPLIT_BY_WIDTH:
+        return stack.sequence_parallel
+    return row.degrees.get("sp", int(stack.sequence_parallel)) > 0
 
 
 def _attention(stack: Stack, context: int) -> str:
@@ -137,17 +125,11 @@ def shared_out(layers: int, parts: int) -> list[int]:
     return counts
 
 
-def _schedule(row: RunRow, model: RunModel, stages: int, told: dict[str, int], found: Findings) -> Plan:
+def _schedule(row: RunRow, model: RunModel, stages: int, found: Findings) -> Plan:
     """Virtual stages and the schedule of a pipeline."""
     if stages == 1:
         return {}
-    virtual = told.get("vp", 0)
-    if not virtual and (_INTERLEAVED.search(row.words) or _INTERLEAVED.search(row.source)):
-        virtual = 2
-        found.assumes("vp=2: an interleaved schedule whose virtual stages are not told")
-    elif not virtual:
-        virtual = 1
-        found.assumes("vp=1")
+    virtual = row.degree("vp")
     plan: Plan = {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
     layers, parts = model.config.layers, stages * virtual
     if layers % parts:
@@ -156,20 +138,37 @@ def _schedule(row: RunRow, model: RunModel, stages: int, told: dict[str, int], f
     return plan
 
 
-def _microbatch(row: RunRow, stack: Stack, ranks: int, devices: int, stages: int, found: Findings) -> Plan:
-    """The microbatch; the global batch must be a multiple of what the ranks take at once."""
-    batch, micro = row.counts.get("gbs"), row.counts.get("mbs")
-    if micro is not None and stages > 1 and re.search(r"local batch", row.words):
-        # torchtitan makes as many microbatches as there are ranks of a pipeline (pipeline_parallel_microbatches).
-        local, micro = micro, max(1, micro // stages)
-        found.assumes(f"mbs={micro}: a local batch of {local} in {stages} microbatches, as many as stages")
+def _microbatch(row: RunRow, plan: Plan, ranks: int, shards: dict[str, int], found: Findings) -> Plan:
+    """The microbatch; the global batch must be a multiple of what the ranks take at once.
+
+    Below one, neighbouring ranks share a sequence: they split it by position and store shares of the weights all the same.
+    """
+    batch, micro = row.counts.get("gbs"), row.mbs
     if batch is None:
         return {}
-    if micro is not None and stack.batch_per_device:
-        micro *= devices // ranks  # devices that split one rank's work have a batch each, too
     if micro is None:
-        micro = 1 if stages > 1 else max(1, batch // ranks)
-        found.assumes(f"mbs={micro}")
-    if batch % (micro * ranks):
-        found.lacks(f"a batch that fits: gbs={batch} is no multiple of mbs={micro} x {ranks} ranks")
-    return {"mbs": micro}
+        micro = 1 if shards["pp"] > 1 else batch / ranks
+        micro = max(1, int(micro)) if micro >= 1 else micro
+        found.assumes(f"mbs={micro:g}")
+    if micro < 1:
+        sharing = round(1 / micro)
+        if sharing * micro != 1 or int(plan["fsdp"]) % sharing:
+            found.lacks(f"a microbatch that fits: mbs={micro:g} on fsdp={plan['fsdp']} ranks")
+            return {}
+        found.assumes(f"{sharing} ranks share a sequence by position: mbs={micro:g}")
+        return {"mbs": 1, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
+    if micro != int(micro) or batch % (int(micro) * ranks):
+        found.lacks(f"a batch that fits: gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks")
+    return {"mbs": int(micro)}
+
+
+def _precision(row: RunRow, device: Device, found: Findings) -> str:
+    """The plan's word for a row's precision; fp16 is told as bf16 where the device has that at the same rate."""
+    if not row.precision:
+        found.assumes("precision bf16")
+        return "bf16"
+    peaks = device.matrix_flops
+    if row.precision == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
+        found.assumes("fp16 costs what bf16 does")
+        return "bf16"
+    return _PRECISIONS.get(row.precision, row.precision)

@@ -36,7 +36,7 @@ def predict_run(target: RunTarget, options: Options, *, over_memory: bool = Fals
         on=cluster, devices=target.devices, overlap=target.overlap, levers=False
     )
     settings = target.settings
-    if target.model.language:
+    if target.model.planned:
         return predict(target.model.name, chosen.having(plan=target.plan_text, settings=_texts(settings)))
     # Models without mixed precision compute in the type of their parameters.
     accepted = target.model.builder.overrides()

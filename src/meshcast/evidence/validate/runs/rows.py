@@ -1,56 +1,97 @@
-"""Published training runs in a CSV: hardware, a model's shape, a batch, a plan, and one figure that was measured.
+"""Training runs that others measured, as typed cells: hardware, a model's shape, a plan, software, and seconds of a step.
 
-A blank cell means that the source does not say. Columns beyond `COLUMNS` and `OPTIONAL` are ignored. A row that cannot be
-read is one that lacks something, like those that can: the others are still judged.
+One row is one run. A blank cell means that the source does not say; columns beyond `COLUMNS` are ignored. Grades say how much is
+known: `A` everything is stated, `B` one or two things are assumed and named, `C` too little is known for the row to be scored.
+A row that cannot be read is one that lacks something, like those that can: the others are still judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from meshcast.evidence.validate.csv_rows import Cells, csv_rows
+from meshcast.evidence.validate.runs.extras import Extras
 
-COLUMNS = ("id", "hardware", "devices", "model", "metric", "value")
-SHAPE = ("layers", "hidden", "ffn", "heads", "kv_heads", "vocab", "seq")
+NEEDED = ("id", "device", "devices", "model", "step_time_s")
+COUNTS = (
+    "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "experts", "experts_per_token", "moe_ffn",
+    "shared_experts", "seq", "gbs",
+)  # fmt: skip
 DEGREES = ("dp", "fsdp", "tp", "sp", "pp", "vp", "ep", "cp")
-_COUNTS = (*SHAPE, "gbs", "mbs")
-OPTIONAL = ("source_url", "stack", "params_b", *_COUNTS, *DEGREES, "precision", "recompute", "other", "notes")
+FLAGS = ("gated_ffn", "tied_embeddings", "compiled", "async_tp", "fp8_allgather")
+_WORDS = (
+    "source_url", "grade", "assumed", "device_note", "scale_up", "scale_out", "family", "precision", "recompute", "attention",
+    "framework", "framework_version", "extra", "published_metric", "published_value", "step_time_formula",
+)  # fmt: skip
+_OTHERS = ("devices_per_host", "scale_out_gbps_per_device", "slices", "mbs", "zero")
+COLUMNS = (*NEEDED, *_WORDS, *COUNTS, *DEGREES, *FLAGS, *_OTHERS)
+UNSCORED = "C"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One run as its source tells it.
+    """One run as its source tells it; what it does not tell is None, empty, or not in a mapping.
 
     Attributes:
-        counts: The model's shape and the batches (`gbs`: sequences or samples a step, `mbs`: a microbatch's), where told.
-        degrees: The parallel degrees, where told; 0 says that this kind was not used.
-        stack: The software stack, where a column names it.
-        unread: What the row lacks to be read at all; where there is anything, `devices` may be 0 and `value` None.
+        step_time_s: Seconds of an optimizer step.
+        counts: The model's sizes, `seq` tokens of a sequence and `gbs` sequences (or samples) of a step.
+        degrees: Parallel degrees: `dp x fsdp x tp x pp x cp` devices, `ep` inside `dp` and `fsdp`; `sp` is 0 or 1.
+        mbs: Sequences of a microbatch on one rank of data parallelism; below one where ranks share a sequence.
+        zero: 0: nothing shared out; 1: the optimizer's state; 2: weights stay gathered; 3: everything.
+        recompute: `none`, `full`, `full:N-layers`, `selective`, `policy:NAME`, `policy:save:a+b`, `offload:a+b`.
+        flags: Yes or no of `FLAGS`, where told.
+        extra: What has no column of its own.
+        published: The source's own figure, `6667 tokens/s/GPU`, and how it became seconds.
+        unread: What the row lacks to be read at all.
     """
 
     id: str
-    hardware: str
+    device: str
     devices: int
     model: str
-    metric: str
-    value: float | None
+    step_time_s: float | None
+    source: str = ""
+    grade: str = "A"
+    assumed: str = ""
+    device_note: str = ""
+    devices_per_host: int | None = None
+    scale_up: str = ""
+    scale_out: str = ""
+    gbit_per_device: float | None = None
+    slices: int | None = None
+    family: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     degrees: Mapping[str, int] = field(default_factory=dict)
-    parameters: float | None = None
+    mbs: float | None = None
     precision: str = ""
+    zero: int | None = None
     recompute: str = ""
-    other: str = ""
-    notes: str = ""
-    source: str = ""
-    stack: str = ""
+    attention: str = ""
+    framework: str = ""
+    framework_version: str = ""
+    flags: Mapping[str, bool] = field(default_factory=dict)
+    extra: Extras = field(default_factory=Extras)
+    published: str = ""
     unread: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
-        """Everything said in words about how it ran, in lower case."""
-        return " ".join((self.model, self.precision, self.recompute, self.other, self.notes)).lower()
+    def scored(self) -> bool:
+        """Whether enough is known of the run for its time to say something about ours."""
+        return self.grade != UNSCORED
+
+    def degree(self, name: str) -> int:
+        """A parallel degree; 1 where it is not used or not told."""
+        return max(self.degrees.get(name, 1), 1)
+
+    @property
+    def software_year(self) -> int | None:
+        """The year that the software's version names."""
+        found = re.search(r"\b(20\d\d)\b", self.framework_version)
+        return int(found[1]) if found else None
 
 
 def read_run_rows(path: Path) -> list[RunRow]:
@@ -59,68 +100,91 @@ def read_run_rows(path: Path) -> list[RunRow]:
     Raises:
         InputError: The file cannot be read, is empty, or lacks a column.
     """
-    columns = f"the columns are {', '.join(COLUMNS)}, and of {', '.join(OPTIONAL)} what is known"
-    return [_row(cells, line) for line, cells in csv_rows(path, COLUMNS, fix=columns)]
+    optional = [name for name in COLUMNS if name not in NEEDED]
+    columns = f"the columns are {', '.join(NEEDED)}, and of {', '.join(optional)} what is known (docs/runs.md)"
+    return [_row(cells, line) for line, cells in csv_rows(path, NEEDED, fix=columns)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """The texts of a line, and what is wrong with them."""
+
+    text: Mapping[str, str]
+    line: int
+    unread: list[str]
+
+    def number(self, name: str) -> float | None:
+        return self._read(name, "a positive number", lambda value: 0 < value < float("inf"))
+
+    def whole(self, name: str, *, least: int = 1) -> int | None:
+        what = f"a whole number of at least {least}"
+        found = self._read(name, what, lambda value: least <= value < float("inf") and value.is_integer())
+        return None if found is None else int(found)
+
+    def flag(self, name: str) -> bool | None:
+        found = self._read(name, "0 or 1", lambda value: value in (0, 1))
+        return None if found is None else bool(found)
+
+    def wholes(self, names: tuple[str, ...], *, least: int) -> dict[str, int]:
+        found = {name: self.whole(name, least=least) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _read(self, name: str, what: str, fits: Callable[[float], bool]) -> float | None:
+        text = self.text.get(name)
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if fits(value):
+            return value
+        self.unread.append(f"{what} for {name}: line {self.line} has {text!r}")
+        return None
 
 
 def _row(cells: Cells, line: int) -> RunRow:
     text = {key: value.strip() for key, value in cells.items() if key and isinstance(value, str)}
     unread: list[str] = []
-    if blank := [name for name in COLUMNS if not text.get(name)]:
+    # Of a run that is not scored nobody says how long its step took.
+    needed = [name for name in NEEDED if name != "step_time_s" or text.get("grade") != UNSCORED]
+    if blank := [name for name in needed if not text.get(name)]:
         unread.append(f"{', '.join(blank)} (blank in line {line})")
-    beyond = next(
-        (value for key, value in cells.items() if not key), None
-    )  # the csv module's list of what is left over
+    beyond: Any = next((value for key, value in cells.items() if not key), None)  # the csv module's list of the rest
     if beyond and any(beyond):
         unread.append(
             f"a cell for each column of the header: line {line} has {len(beyond)} more (quote cells with commas)"
         )
-
-    def number(name: str) -> float | None:
-        return _number(text[name], name, line, unread) if text.get(name) else None
-
-    def wholes(names: tuple[str, ...], *, least: int) -> dict[str, int]:
-        found = {name: _whole(text[name], name, line, unread, least=least) for name in names if text.get(name)}
-        return {name: value for name, value in found.items() if value is not None}
-
-    parameters = number("params_b")
+    read = _Cells(text=text, line=line, unread=unread)
+    flags = {name: read.flag(name) for name in FLAGS}
     return RunRow(
         id=text.get("id") or f"line {line}",
-        hardware=text.get("hardware", ""),
-        devices=wholes(("devices",), least=1).get("devices", 0),
-        model=text.get("model", ""),
-        metric=text.get("metric", ""),
-        value=number("value"),
-        counts=wholes(_COUNTS, least=1),
-        degrees=wholes(DEGREES, least=0),
-        parameters=parameters * 1e9 if parameters else None,
-        precision=text.get("precision", ""),
-        recompute=text.get("recompute", ""),
-        other=text.get("other", ""),
-        notes=text.get("notes", ""),
+        device=text.get("device", "").lower(),
+        devices=read.whole("devices") or 0,
+        model=text.get("model", "").lower(),
+        step_time_s=read.number("step_time_s"),
         source=text.get("source_url", ""),
-        stack=text.get("stack", ""),
+        grade=text.get("grade", "").upper() or "A",
+        assumed=text.get("assumed", ""),
+        device_note=text.get("device_note", ""),
+        devices_per_host=read.whole("devices_per_host"),
+        scale_up=text.get("scale_up", "").lower(),
+        scale_out=text.get("scale_out", "").lower(),
+        gbit_per_device=read.number("scale_out_gbps_per_device"),
+        slices=read.whole("slices"),
+        family=text.get("family", "").lower(),
+        counts=read.wholes(tuple(name for name in COUNTS if name != "shared_experts"), least=1)
+        | read.wholes(("shared_experts",), least=0),
+        degrees=read.wholes(DEGREES, least=0),
+        mbs=read.number("mbs"),
+        precision=text.get("precision", "").lower(),
+        zero=read.whole("zero", least=0),
+        recompute=text.get("recompute", "").lower(),
+        attention=text.get("attention", "").lower(),
+        framework=text.get("framework", "").lower(),
+        framework_version=text.get("framework_version", ""),
+        flags={name: value for name, value in flags.items() if value is not None},
+        extra=Extras.read(text.get("extra", "")),
+        published=" ".join(filter(None, (text.get("published_value", ""), text.get("published_metric", "")))),
         unread=tuple(unread),
     )
-
-
-def _number(text: str, name: str, line: int, unread: list[str]) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if 0 < value < float("inf"):
-        return value
-    unread.append(f"a positive number for {name}: line {line} has {text!r}")
-    return None
-
-
-def _whole(text: str, name: str, line: int, unread: list[str], *, least: int) -> int | None:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if value >= least and value.is_integer():
-        return int(value)
-    unread.append(f"a whole number of at least {least} for {name}: line {line} has {text!r}")
-    return None

@@ -1,13 +1,12 @@
 """From a run's model to a model of the zoo and its settings: by name where the zoo has it, by sizes otherwise.
 
-Sizes that the row gives override the zoo's. A name that the zoo does not know is built on a general model of its family,
-and then the row must give every size.
+Sizes that the row gives override the zoo's. A name that the zoo does not know is built on general layers of its kind, and then
+the row must give every size.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,42 +15,17 @@ from meshcast.evidence.validate.runs.findings import Findings
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.zoo import Builder, models
 
-# What a name means: (pattern, the zoo's name, the general model where the zoo has no such size). A general model gives
-# the kind of layers and none of the sizes.
-_NAMES = (
-    (r"llama[- ]?2[- ](\d+b)", "llama2-{}", "llama2-7b"),
-    (r"llama[- ]?3\.2[- ](\d+b)", "llama3.2-{}", "llama3-8b"),
-    (r"llama[- ]?3(?:\.\d)?[- ]([\d.]+[bm])", "llama3-{}", "llama3-8b"),
-    (r"mixtral[- ](8x\d+b)", "mixtral-{}", "mixtral-8x7b"),
-    (r"deepseek[- ]?v(\d(?:-lite)?)", "deepseek-v{}", "deepseek-v3"),
-    (r"qwen[- ]?3[- ](\d+b-a\d+b)", "qwen3-{}", "qwen3-30b-a3b"),
-    (r"qwen[- ]?3[- ]([\d.]+b)", "qwen3-{}", "qwen3-8b"),
-    (r"qwen[- ]?2(?:\.5)?[- ]([\d.]+b)", "qwen2.5-{}", "qwen2.5-7b"),
-    (r"gemma[- ]?1?[- ](\d+b)", "gemma-{}", "gemma-7b"),
-    (r"gemma[- ]?2[- ](\d+b)", "gemma2-{}", "gemma2-9b"),
-    (r"gemma[- ]?3[- ](\d+b)", "gemma3-{}", "gemma3-12b"),
-    (r"mistral[- ](\d+b)", "mistral-{}", "mistral-7b"),
-    (r"gpt[- ]?3[- ]([\d.]+[bm])", "gpt3-{}", "gpt3-175b"),
-    (r"mt-nlg", "megatron-530b", "megatron-530b"),
-    (r"^(?:megatron[- ])?(?:gpt[- ])?([\d.]+[bt])$", "megatron-{}", "megatron-22b"),
-    (r"bert[- ](base|large)", "bert-{}", "bert-base"),
-    (r"\bt5[- ](small|base|large|3b|11b)", "t5-{}", "t5-base"),
-    (r"vit[- ]?([blh])[-/ ]?(\d+)", "vit-{}{}", "vit-b16"),
-    (r"resnet-?(\d+)", "resnet{}", "resnet50"),
-    (r"dlrm", "dlrm-criteo", "dlrm-criteo"),
-    (r"moe|\d+e\b|gpt-oss|llama-?4", "", "mixtral-8x7b"),
-    (r"maxtext|llama|palm|qwen|gemma|mistral", "", "llama3-8b"),
-    (r"gpt|\bmpt\b|\bopt\b|gopher|bloom", "", "gpt2-small"),
-)
-# The row's columns and the settings that they are, by the module of a family.
-_FIELDS: Mapping[str, Mapping[str, str]] = {
-    "decoder": {
-        "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "vocab": "vocab",
-    },
-    "gpt": {"layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "vocab": "vocab"},
+# General models: the kind of layers, and none of the sizes.
+_DECODER, _EXPERTS, _GPT, _TABLES = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo"
+_FIELDS = {
+    "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
+    "vocab": "vocab",
 }  # fmt: skip
+_SIZES = ("layers", "hidden", "heads", "vocab")
+_LANGUAGE = ("decoder", "gpt")
 _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than what they move
 _ROW_BYTES = 4  # of a table's number
+_ACTIVATIONS = ("relu", "gelu", "silu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,121 +46,125 @@ class RunModel:
         return self.builder.configured(**self.settings)
 
     @property
-    def language(self) -> bool:
-        """Whether the model reads tokens, so that a sequence length belongs to its shape."""
-        return self.builder.module in _FIELDS
+    def planned(self) -> bool:
+        """Whether a plan shares it out: models that read tokens and are trained layer by layer."""
+        return self.builder.module in _LANGUAGE
+
+    @property
+    def reads_sequences(self) -> bool:
+        """Whether a sequence length belongs to its shape."""
+        return "seq" in self.builder.overrides()
 
 
 def model_of(row: RunRow, found: Findings) -> RunModel | None:
     """The model that a row describes; what it lacks, and what is taken for granted, goes to `found`."""
-    zoo, text = models(), row.model.lower()
-    for pattern, template, general in _NAMES:
-        if match := re.search(pattern, text):
-            name = template.format(*match.groups())
-            known = name in zoo
-            builder = zoo[name if known else general]
-            break
-    else:
-        found.lacks(f"a rule for the model {row.model!r}")
+    zoo = models()
+    known = row.model in zoo
+    name = row.model if known else _general(row)
+    if name is None:
+        found.lacks(f"a model that is known: the zoo has no {row.model!r}, and the row not the sizes of a decoder")
         return None
-    fields = _FIELDS.get(builder.module)
-    if fields is None:
-        return _of_other_kind(row, builder, found)
-    if not known:
-        if lacking := [column for column in ("layers", "hidden", "heads", "ffn", "vocab") if column not in row.counts]:
+    builder = zoo[name]
+    if builder.module == "dlrm":
+        return RunModel(builder=builder, settings=_changes(builder, _tables(row, builder, found)))
+    if builder.module in _LANGUAGE and not known:
+        lacking = [each for each in _SIZES if each not in row.counts]
+        lacking += [] if {"ffn", "moe_ffn"} & row.counts.keys() else ["ffn"]
+        if lacking:
             found.lacks(f"the model's {', '.join(lacking)}")
             return None
         found.assumes(f"{row.model}: layers as in {builder.name}, of the sizes given")
-    settings: dict[str, Any] = {fields[column]: row.counts[column] for column in fields if column in row.counts}
-    if "seq" not in row.counts:
-        found.lacks("seq")
+    fields = {field.name for field in dataclasses.fields(builder.config)}
+    settings = {to: row.counts[of] for of, to in _FIELDS.items() if of in row.counts and to in fields}
     if builder.module == "gpt":
-        settings |= _positions(row, builder, found)
-    else:
-        settings |= _decoder_settings(row, builder, settings, known=known, found=found)
-    return RunModel(builder=builder, settings=_changes(builder, settings))
+        settings |= {"positions": row.counts["seq"]} if "seq" in row.counts else {}
+    elif builder.module == "decoder":
+        settings |= _decoder_settings(row, settings, known=known, found=found)
+    model = RunModel(builder=builder, settings=_changes(builder, settings))
+    if model.reads_sequences and "seq" not in row.counts:
+        found.lacks("seq")
+    return model
 
 
-def _positions(row: RunRow, builder: Builder, found: Findings) -> dict[str, Any]:
-    """Learned positions for the whole sequence."""
-    heads, groups = row.counts.get("heads"), row.counts.get("kv_heads")
-    if groups is not None and groups != heads:
-        found.lacks(f"a GPT whose {heads} heads share {groups} keys")
-    if "alibi" in row.words:
-        found.assumes("learned positions and biases, where the run may have ALiBi and none: neither costs much")
-    return {"positions": row.counts["seq"]} if "seq" in row.counts else {}
+def _general(row: RunRow) -> str | None:
+    """The general model of a row's kind; None where its cells describe no model that reads tokens."""
+    if row.model.startswith("dlrm"):
+        return _TABLES
+    if "experts" in row.counts:
+        return _EXPERTS
+    if not set(_SIZES) & row.counts.keys():
+        return None
+    counts = row.counts
+    heads_make_the_width = counts.get("head_dim", 0) * counts.get("heads", 0) in (0, counts.get("hidden"))
+    many_heads = counts.get("kv_heads", counts.get("heads")) == counts.get("heads")
+    # GPT: two products without a gate, a tied embedding, as many keys as queries.
+    plain = row.flags.get("gated_ffn") is False and row.flags.get("tied_embeddings") is not False
+    return _GPT if plain and heads_make_the_width and many_heads and "relu" not in row.extra.words else _DECODER
 
 
-def _decoder_settings(
-    row: RunRow, builder: Builder, sizes: Mapping[str, Any], *, known: bool, found: Findings
-) -> dict[str, Any]:
-    """Settings that a decoder's words add to its sizes."""
-    words, config = row.words, builder.config
+def _decoder_settings(row: RunRow, sizes: Mapping[str, Any], *, known: bool, found: Findings) -> dict[str, Any]:
+    """A decoder's optional parts, and its experts."""
     settings: dict[str, Any] = {}
-    if width := re.search(r"head_dim (\d+)", words):
-        settings["head_dim"] = int(width[1])
-    elif not known:
-        settings["head_dim"] = sizes["dim"] // sizes["heads"]
-    if "kv_heads" not in sizes and not known:
-        settings["kv_heads"] = sizes["heads"]
-    if "tied embeddings" in words:
-        settings["tied"] = True
-    if "2 mats" in words or "ungated" in words:
-        settings["gated"] = False
-    if activation := re.search(r"\b(relu|gelu|silu)\b", words):
-        settings["activation"] = activation[1]
-    experts = re.search(r"(\d+) experts?,? top-?(\d+)", words)
-    if experts:
-        settings |= {"experts": int(experts[1]), "active": int(experts[2])}
-        if int(experts[1]) >= _MANY_EXPERTS:
-            settings["dispatch"] = "gather"
-    if (experts or config.experts) and ("ffn" in sizes):
-        settings |= _expert_widths(row, config, known=known, found=found)
-    if re.search(r"llama-?4|shared expert", words) and not config.shared_ffn:
-        settings["shared_ffn"] = row.counts["ffn"]
-        found.assumes("beside the routed experts one that every token passes, as wide as each of them")
-    if experts or config.experts:
-        settings |= _room(row, found)
+    if not known:
+        settings["head_dim"] = sizes.get("head_dim", sizes["dim"] // sizes["heads"])
+        settings["kv_heads"] = sizes.get("kv_heads", sizes["heads"])
+    for flag, name in (("tied_embeddings", "tied"), ("gated_ffn", "gated")):
+        if flag in row.flags:
+            settings[name] = row.flags[flag]
+    if activation := next((word for word in _ACTIVATIONS if word in row.extra.words), None):
+        settings["activation"] = activation
+    if window := row.extra.window:
+        settings |= {"window": window[0], "global_every": window[1]}
+    if {"attention_sink", "attention_sinks"} & row.extra.words:
+        found.assumes("without attention sinks: a score more for each head costs nothing")
+    if "experts" in row.counts:
+        settings |= _expert_settings(row, found)
+    if (extra := row.extra.whole("mtp")) and "layers" in row.counts:
+        settings["layers"] = row.counts["layers"] + extra
+        found.assumes(f"multi-token prediction as {extra} more layer: its second pass of the output head is left out")
     return settings
 
 
-def _expert_widths(row: RunRow, config: Any, *, known: bool, found: Findings) -> dict[str, Any]:
-    """The row's ffn is an expert's width; the width of layers without experts is said in words."""
-    expert, dense = row.counts["ffn"], re.search(r"dense ffn (\d+)", row.words)
-    if known and config.expert_ffn:
-        return {"expert_ffn": expert, "ffn": int(dense[1]) if dense else config.ffn}
-    if dense is None:
-        return {"ffn": expert}
-    layers = row.counts["layers"] // 2
-    found.assumes(f"{layers} dense layers in front of as many with experts, where the run alternates them")
-    return {"expert_ffn": expert, "ffn": int(dense[1]), "dense_layers": layers}
-
-
-def _room(row: RunRow, found: Findings) -> dict[str, Any]:
-    """What an expert has room for."""
-    if factor := re.search(r"capacity_factor ([\d.]+)", row.words):
-        return {"capacity_factor": float(factor[1])}
-    if "dropless" in row.words:
+def _expert_settings(row: RunRow, found: Findings) -> dict[str, Any]:
+    """Experts, their widths, which layers have them, and what they have room for."""
+    counts = row.counts
+    settings: dict[str, Any] = {"experts": counts["experts"]}
+    if "experts_per_token" in counts:
+        settings["active"] = counts["experts_per_token"]
+    if width := counts.get("moe_ffn", counts.get("ffn")):
+        settings |= {"expert_ffn": width, "ffn": counts.get("ffn", width)}
+        settings |= {"shared_ffn": counts["shared_experts"] * width} if "shared_experts" in counts else {}
+    if counts["experts"] >= _MANY_EXPERTS:
+        settings["dispatch"] = "gather"
+    if (dense := row.extra.whole("dense_layers")) is not None:
+        settings["dense_layers"] = dense
+    elif (every := row.extra.experts_every) and "layers" in counts:
+        dense = counts["layers"] - counts["layers"] // every
+        found.assumes(f"{dense} dense layers in front of those with experts, where the run alternates them")
+        settings["dense_layers"] = dense
+    if factor := row.extra.number("capacity_factor"):
+        settings["capacity_factor"] = factor
+    elif "dropless" in row.extra.words:
         found.assumes("dropless experts are evenly loaded: each computes its share and no more")
-        return {"capacity_factor": 1.0}
-    return {}
+        settings["capacity_factor"] = 1.0
+    return settings
 
 
-def _of_other_kind(row: RunRow, builder: Builder, found: Findings) -> RunModel | None:
-    """Models whose sizes follow from their name: images, tables."""
-    settings: dict[str, Any] = {}
-    if builder.module == "dlrm" and (size := re.search(r"([\d.]+) ?gb\)", row.model.lower())):
-        config = builder.config
-        each = -(-config.tables // row.devices)  # on the devices that have most
-        tables = each * row.devices
-        rows = float(size[1]) * 1e9 / (tables * config.dim * _ROW_BYTES)
-        settings |= {"tables": tables, "rows": max(1, round(rows))}
-        found.assumes(f"equal tables of {config.dim} fp32 numbers a row that make up {size[1]} GB")
-        if tables != config.tables:
-            found.assumes(
-                f"{tables} tables, so that each of {row.devices} devices has the {each} that some have of {config.tables}"
-            )
-    return RunModel(builder=builder, settings=_changes(builder, settings))
+def _tables(row: RunRow, builder: Builder, found: Findings) -> dict[str, Any]:
+    """Equal tables in place of a recommender's own, as many on each device as the fullest one has."""
+    config = builder.config
+    size = next((word for word in (*row.extra.words, *row.extra.values.values()) if " gb" in word), "")
+    said = [float(part) for part in size.replace(",", " ").split() if part.replace(".", "", 1).isdigit()]
+    if not said:
+        return {}
+    each = -(-config.tables // row.devices)
+    tables = each * row.devices
+    found.assumes(f"equal tables of {config.dim} fp32 numbers a row that make up {said[-1]:g} GB")
+    if tables != config.tables:
+        found.assumes(
+            f"{tables} tables, so that each of {row.devices} devices has the {each} that some have of {config.tables}"
+        )
+    return {"tables": tables, "rows": max(1, round(said[-1] * 1e9 / (tables * config.dim * _ROW_BYTES)))}
 
 
 def _changes(builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:

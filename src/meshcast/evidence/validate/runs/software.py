@@ -1,104 +1,106 @@
-"""What the software of a run does: its precision, what it recomputes and overlaps, from the words of its source."""
+"""The software of a run: its stack, and what the row says the stack did otherwise than its recipes.
+
+A framework is a stack of `docs/stacks.md`, or one that does as it does. Where none is named, the usual one is taken and listed
+as assumed: MaxText on TPUs; on NVIDIA's GPUs PyTorch's FSDP where weights are sharded, Megatron where layers are split or
+staged, plain data parallelism otherwise; XLA on anything else.
+"""
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 
+from meshcast.base import MeshcastError
 from meshcast.evidence.validate.runs.findings import Findings
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.hardware import Device
-from meshcast.options import Stack
+from meshcast.options import Stack, load_stack, stack_names
 
-# (pattern, precision): words of plans, and fp4, int8 and fp16, which plans do not have
-_PRECISIONS = (
-    (r"nvfp4", "nvfp4"),
-    (r"mxfp4|fp4", "mxfp4"),
-    (r"int8", "int8"),
-    (r"mxfp8", "mxfp8"),
-    (r"fp8|float8", "fp8"),
-    (r"bf16", "bf16"),
-    (r"fp16|^amp$", "fp16"),
-    (r"tf32", "tf32"),
-    (r"fp32|float32", "fp32"),
-)
-# (pattern, the plan's word, what is taken for granted)
-_RECOMPUTED = (
-    (r"^none$|^no$", "none", ""),
-    (r"^full$", "full", ""),
-    (r"^selective", "selective", ""),
-    (
-        r"except_mlp|save_out_proj",
-        "attention",
-        "it keeps heads and results of attention and recomputes the rest",
-    ),
-    (r"save_dot|minimal", "selective", "it keeps the products with weights and recomputes the rest"),
-    (
-        r"save_qkv|(?:offload|save|keep)\b[^;]*\bq(?:kv)?\b",
-        "heads",
-        "a layer keeps its input, queries, keys and values",
-    ),
-    (r"offload|layer-input|remat", "full", "a layer keeps its input alone"),
-    (r"^custom$", "full", "its own choice of what to keep is not told"),
-)
+# Frameworks that are a stack whatever their version, and those that others run like.
+_STACKS = {
+    "megatron-bridge": "nemo", "nemo": "nemo", "megatron-core": "megatron", "maxtext": "maxtext", "llm-foundry": "composer",
+    "composer": "composer", "levanter": "xla", "jax": "xla", "t5x": "xla", "paxml": "xla", "praxis": "xla",
+}  # fmt: skip
+_RELATED = {"meta-internal": "pytorch-fsdp", "mlperf": "nemo"}
+_PYTORCH = ("torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow")
+_OLD_MEGATRON = 2022  # the last year of kernels written by hand, and of attention by products
+_ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "plain"}
+_SPLIT = ("tp", "pp", "cp")
 
 
-def precision_of(row: RunRow, device: Device, found: Findings) -> str:
-    """The plan's word for a row's precision; fp16 is told as bf16 where the device has that at the same rate."""
-    text = row.precision.lower()
-    if not text:
-        found.assumes("precision bf16")
-        return "bf16"
-    for pattern, word in _PRECISIONS:
-        if re.search(pattern, text):
-            peaks = device.matrix_flops
-            if word == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
-                found.assumes(f"{row.precision}: fp16 costs what bf16 does")
-                return "bf16"
-            return word
-    found.lacks(f"a rule for the precision {row.precision!r}")
-    return ""
+def stack_of(row: RunRow, device: Device, found: Findings) -> Stack | None:
+    """The stack that ran a row, with what the row says of attention and CUDA graphs."""
+    try:
+        stack = load_stack(_name(row, device, found))
+    except MeshcastError as error:
+        found.lacks(f"a stack that is known: {error.message}{f' ({error.fix})' if error.fix else ''}")
+        return None
+    if stack.fusion == "eager" and device.kind != "gpu":
+        found.assumes(f"stack xla, where {stack.name} is told: programs for a {device.kind} are compiled")
+        stack = load_stack("xla")
+    if row.attention in ("cudnn", "plain", "flash", "splash"):
+        stack = replace(stack, attention=_ATTENTION[row.attention])  # type: ignore[arg-type]
+    if row.attention == "cudnn":
+        stack = replace(stack, attention_library="cudnn")
+    if row.extra.graphs and device.kind == "gpu":
+        stack = replace(stack, host=replace(stack.host, graphs=True))
+    return stack
 
 
-def recomputation_of(row: RunRow, stack: Stack, found: Findings) -> str:
-    """The plan's word for what a row recomputes."""
-    text = row.recompute.lower()
-    if not text:
-        found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
-        return stack.remat
-    if text == "selective" and stack.selective != "selective":
-        found.assumes(f"recompute 'selective' is taken as {stack.selective}, as recipes of {stack.name} have it")
-        return stack.selective
-    for pattern, word, granted in _RECOMPUTED:
-        if re.search(pattern, text):
-            if granted:
-                found.assumes(f"recompute {row.recompute!r} is taken as {word}: {granted}")
-            return word
-    found.lacks(f"a rule for the recomputation {row.recompute!r}")
-    return ""
+def _name(row: RunRow, device: Device, found: Findings) -> str:
+    """The stack's name by the framework's."""
+    framework, year = row.framework, row.software_year
+    if framework in stack_names() and framework != "megatron":
+        return framework
+    if framework == "megatron" or (framework == "deepspeed" and row.degree("pp") > 1):
+        return "megatron-2022" if year is not None and year <= _OLD_MEGATRON else "megatron"
+    if framework in _STACKS:
+        return _STACKS[framework]
+    if framework in _RELATED and device.kind == "gpu":
+        found.assumes(f"stack {_RELATED[framework]}, for {framework}")
+        return _RELATED[framework]
+    if framework in _PYTORCH and device.kind == "gpu":
+        return _pytorch(row, found)
+    return _usual(row, device, found)
 
 
-def tells_recomputation(row: RunRow) -> bool:
-    """Whether a row says what is computed again, and not only that somebody has chosen."""
-    return row.recompute.lower() not in ("", "custom")
+def _pytorch(row: RunRow, found: Findings) -> str:
+    """PyTorch's stacks differ by what is sharded and by whether a compiler fuses."""
+    name = "pytorch-fsdp" if row.zero or row.degree("fsdp") > 1 or row.framework == "torchtitan" else "pytorch-ddp"
+    if row.flags.get("compiled"):
+        name = "pytorch-compile"
+    if row.framework == "tensorflow":
+        name = "xla" if row.flags.get("compiled") else name
+    if row.framework not in ("torchtitan", "pytorch"):
+        found.assumes(f"stack {name}, for {row.framework}")
+    return name
 
 
-def offloaded(row: RunRow, found: Findings) -> bool:
-    """Whether what a row's layers keep is said to lie in the host's memory."""
-    if not re.search(r"offload", row.recompute.lower()):
-        return False
-    found.assumes("offload=activations: all that layers keep")
-    return True
+def _usual(row: RunRow, device: Device, found: Findings) -> str:
+    """What such runs mostly use."""
+    if device.kind == "tpu":
+        name, why = "maxtext", "on TPUs"
+    elif device.vendor.lower() != "nvidia":
+        name, why = "xla", f"on {device.vendor}"
+    elif row.degree("fsdp") > 1:
+        name, why = "pytorch-fsdp", "for fsdp on NVIDIA"
+    elif any(row.degree(each) > 1 for each in _SPLIT):
+        name, why = "megatron", f"for {', '.join(_SPLIT)} on NVIDIA"
+    else:
+        name, why = "pytorch-ddp", "on NVIDIA, with weights whole on each device"
+    told = f"{row.framework} is none that is known" if row.framework else "no framework is told"
+    found.assumes(f"stack {name}, the usual one {why}: {told}")
+    return name
 
 
 def overlap_of(row: RunRow, stack: Stack) -> str:
-    """The stack's rewrites, and those that the row's words add or take away."""
+    """The stack's rewrites, and those that the row adds or takes away."""
     rewrites = [each for each in stack.overlap.split(",") if each]
-    if re.search(r"async ?-?tp", row.words) and "async-tp" not in rewrites:
+    asynchronous = row.flags.get("async_tp")
+    if asynchronous and "async-tp" not in rewrites:
         rewrites.append("async-tp")
-    # Megatron-Bridge's recipes in MXFP8 turn it on wherever stages are interleaved (perf_recipes), those in bf16 do not.
-    interleaved = row.degrees.get("vp", 0) > 1 and row.degrees.get("ep", 0) > 1
-    if "one-copy" in rewrites and interleaved and "mxfp8" in row.precision.lower():
-        rewrites.append("paired-passes")
-    if "vanilla tp" in row.words:
+    if asynchronous is False:
         rewrites = [each for each in rewrites if each != "async-tp"]
+    # Exchanges with experts run beside another microbatch's layers, which takes interleaved stages.
+    if "a2a_overlap" in row.extra.words and row.degree("vp") > 1 and row.degree("ep") > 1:
+        rewrites.append("paired-passes")
     return ",".join(rewrites)

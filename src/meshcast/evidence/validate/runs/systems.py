@@ -1,69 +1,104 @@
-"""From a run's hardware to a cluster: the same words as for collectives, and slices of TPUs by their chips."""
+"""The hardware of a run: a device of the catalogue, its hosts, and the network between them, by the row's cells."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
-from meshcast.base import UnsupportedError
-from meshcast.evidence.validate.collectives.hosts import host_named, sibling_named, tpu_named
-from meshcast.evidence.validate.collectives.networks import network_between
-from meshcast.evidence.validate.collectives.words import plain
+from meshcast.base import MeshcastError, UnsupportedError
+from meshcast.evidence.validate.collectives.networks import with_software
+from meshcast.evidence.validate.collectives.slices import shaped
 from meshcast.evidence.validate.runs.findings import Findings
 from meshcast.evidence.validate.runs.rows import RunRow
-from meshcast.hardware import Cluster, load_cluster, load_device
+from meshcast.hardware import Cluster, Device, NetworkLevel, load_device, resolve
+from meshcast.network import slice_shape
+
+# TPU7x by core is a device of its own; these spellings of it count cores.
+_BY_CORE = ("tpu-v7", "tpu-v7x", "tpu7x", "tpu-7x", "ironwood")
+# The first word of `scale_out`, and the link technology that it is; `rdma` is the cluster's own.
+_FABRICS = {
+    "infiniband": "infiniband", "ib": "infiniband", "roce": "roce", "ethernet": "roce", "slingshot": "slingshot", "tcp": "tcp",
+    "tcpx": "tcp", "tcpxo": "tcp", "gpudirect": "tcp",
+}  # fmt: skip
+_FIRST_EFA = ("a100", "v100")  # cards of their time; later devices have the second generation or a newer one
+_CLOSE = 0.06  # of a device's own figure: 80 GB and 80 GiB are one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSystem:
-    """A cluster, the devices of it that ran, and the class that errors are told by."""
+    """A cluster, and the class that errors are told by."""
 
     cluster: Cluster
-    devices: int
     hardware_class: str
 
 
 def system_of(row: RunRow, found: Findings) -> RunSystem | None:
-    """The system that a row's words describe."""
-    text = plain(row.hardware)
-    tpu = tpu_named(text)
-    if tpu is not None:
-        name, label = tpu
-        return RunSystem(cluster=load_cluster(name), devices=_chips(row, found), hardware_class=label)
+    """The system that a row's cells describe; what no catalogue has goes to `found`."""
     try:
-        cluster, label = _of_hosts(row, text, found)
-    except UnsupportedError as error:
-        found.lacks(error.message)
+        device = load_device("tpu-v7-core" if row.device in _BY_CORE else row.device)
+        cluster = resolve(_noted(device, row))
+        cluster = _slices(cluster, row, found) if device.kind == "tpu" else _hosts(cluster, row, found)
+    except MeshcastError as error:
+        found.lacks(f"hardware that is known: {error.message}")
         return None
-    return RunSystem(cluster=cluster, devices=row.devices, hardware_class=label)
+    label = (device.bases[0] if device.bases and "-core" in device.name else device.name).split("-sxm")[0]
+    return RunSystem(cluster=cluster, hardware_class=label)
 
 
-def _of_hosts(row: RunRow, text: str, found: Findings) -> tuple[Cluster, str]:
-    """The cluster of hosts that a text names, with the network that it tells, and the class of its devices."""
-    host = host_named(text, where=row.id)
-    cluster = load_cluster(host.cluster)
-    inside, between = cluster.levels
-    inside = replace(inside, size=host.devices, topology="switch" if host.switched else inside.topology)
-    if row.devices > host.devices:
-        said = network_between(between, host, row.hardware, inside=host.devices)
-        between = said.level
-        for each in said.assumed:
-            found.assumes(each)
-    sibling = sibling_named(text)
-    device = load_device(sibling) if sibling else cluster.device
-    return replace(cluster, device=device, levels=(inside, between)), host.label
+def _noted(device: Device, row: RunRow) -> Device:
+    """The device with the power limit and memory that the row notes, where they are not its own."""
+    changes: dict[str, float] = {}
+    for pattern, unit, name in ((r"(\d+) ?w\b", 1.0, "tdp_watts"), (r"(\d+) ?gb\b", 1e9, "memory_bytes")):
+        if said := re.search(pattern, row.device_note.lower()):
+            value = float(said[1]) * unit
+            if abs(value / getattr(device, name) - 1) > _CLOSE + 0.08 * (name == "memory_bytes"):
+                changes[name] = value
+    return replace(device, **changes) if changes else device  # type: ignore[arg-type]
 
 
-def _chips(row: RunRow, found: Findings) -> int:
-    """Devices of TPUs: chips, of which a row may count the cores."""
-    per_chip = _cores_per_chip(row)
-    if per_chip == 1 or row.devices % per_chip:
-        return row.devices
-    found.assumes(f"{row.devices} cores are {row.devices // per_chip} chips, the cores of a chip working as one device")
-    return row.devices // per_chip
+def _hosts(cluster: Cluster, row: RunRow, found: Findings) -> Cluster:
+    """Hosts of devices on one scale-up network each, and the network between them."""
+    if len(cluster.levels) < 2:
+        return cluster
+    inside, between = cluster.levels[0], cluster.levels[-1]
+    domain = re.search(r"nvl(\d+)|-(\d+)$", row.scale_up)
+    size = int(domain[1] or domain[2]) if domain else row.devices_per_host or inside.size
+    if row.scale_up.startswith("pcie") and "pcie" not in inside.link.name:
+        found.lacks(f"a {row.device} on PCIe alone: the catalogue has {cluster.name} with {inside.link.name}")
+    switched = "nvswitch" in row.scale_up or "nvl" in row.scale_up.replace("nvlink", "")
+    inside = replace(inside, size=size, topology="switch" if switched else inside.topology)
+    if row.devices > size:
+        between = _between(between, row, found)
+    return replace(cluster, levels=(inside, *cluster.levels[1:-1], between))
 
 
-def _cores_per_chip(row: RunRow) -> int:
-    """2 where a row counts the cores of TPUs whose chips have two, as "v3-8 (8 cores)" does."""
-    cores = re.search(r"\((\d+) cores\)", row.hardware.lower())
-    return 2 if cores and int(cores[1]) == row.devices else 1
+def _between(level: NetworkLevel, row: RunRow, found: Findings) -> NetworkLevel:
+    """The network between hosts: its technology, and each device's rate."""
+    word = re.split(r"[-_ ]", row.scale_out)[0]
+    if word == "efa":
+        first = row.device.startswith(_FIRST_EFA)
+        level = with_software(level, "efa-1" if first else "efa-2")
+    elif word in _FABRICS:
+        level = with_software(level, _FABRICS[word])
+    elif word not in ("", "rdma"):
+        found.assumes(f"network {level.link.name}, for {row.scale_out}")
+    if not word:
+        found.assumes(f"network {level.link.name}")
+    if row.gbit_per_device is None:
+        found.assumes(f"{level.bandwidth * 8 / 1e9:g} Gbit/s a device")
+        return level
+    return replace(level, links=1, link_bandwidth=row.gbit_per_device * 1e9 / 8)
+
+
+def _slices(cluster: Cluster, row: RunRow, found: Findings) -> Cluster:
+    """Slices of TPUs that are smaller than a pod, and joined by the data-centre network."""
+    slices = row.slices or 1
+    inner = cluster.levels[0].size if len(cluster.levels) > 2 else 1  # devices of a chip
+    ici, each = cluster.levels[-2], row.devices // slices
+    if slices == 1 or row.devices % slices or each >= ici.size or each % inner:
+        return cluster
+    try:
+        return shaped(cluster, slice_shape(ici, each // inner, ici.size // inner), inner, alone=False)
+    except UnsupportedError as error:
+        found.assumes(f"slices as large as pods: {error.message}")
+        return cluster

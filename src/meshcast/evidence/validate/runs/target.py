@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshcast.evidence.validate.runs.findings import Findings
-from meshcast.evidence.validate.runs.framework import stack_of
 from meshcast.evidence.validate.runs.parallelism import Plan, plan_of, plan_text
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.evidence.validate.runs.shapes import RunModel, model_of
-from meshcast.evidence.validate.runs.software import overlap_of, tells_recomputation
+from meshcast.evidence.validate.runs.software import overlap_of, stack_of
 from meshcast.evidence.validate.runs.systems import system_of
 from meshcast.hardware import Cluster
 from meshcast.options import Stack
@@ -30,7 +29,7 @@ class RunTarget:
         plan: As `--plan` has it, by its keys.
         on: The cluster, with what the row's words say of its network.
         overlap: The stack's rewrites and what the row's words change of them.
-        recomputation_told: Whether the source says what is recomputed; that it is a choice of its own says nothing.
+        recomputation_told: Whether the source says what is recomputed.
         missing: What the row lacks; where there is anything, the run cannot be predicted and other fields may be None.
         assumptions: What was taken for granted.
     """
@@ -62,7 +61,7 @@ class RunTarget:
 
     @property
     def command(self) -> str:
-        """The prediction as a command; the words about the network, beyond the cluster's name, are not in it."""
+        """The prediction as a command; the row's own network rates, beyond the cluster's name, are not in it."""
         if self.model is None or self.on is None or self.stack is None:
             return ""
         settings = "".join(f" --set {name}={_text(value)}" for name, value in self.settings.items())
@@ -92,24 +91,27 @@ def run_target(row: RunRow) -> RunTarget:
     found = Findings()
     system = system_of(row, found)
     model = model_of(row, found)
+    weights = row.extra.values.get("weights", row.extra.values.get("params"))
+    if model and model.planned and weights == "bf16":
+        model = replace(model, settings={**model.settings, "param_dtype": "bfloat16"})
     stack = stack_of(row, system.cluster.device, found) if system else None
-    devices = system.devices if system else row.devices
+    devices = row.devices
     plan = plan_of(row, model, stack, system, found) if model and stack and system else {}
     if "gbs" not in row.counts:
         found.lacks("gbs")
     return RunTarget(
         model=model,
         batch=row.counts.get("gbs", 0),
-        seq=row.counts.get("seq") if model and model.language else None,
+        seq=row.counts.get("seq") if model and model.reads_sequences else None,
         plan=plan,
         on=system.cluster if system else None,
         devices=devices,
         hardware_class=system.hardware_class if system else UNKNOWN,
         stack=stack,
         overlap=overlap_of(row, stack) if stack else "",
-        recomputation_told=tells_recomputation(row),
+        recomputation_told=bool(row.recompute),
         missing=tuple(dict.fromkeys(found.missing)),
-        assumptions=tuple(dict.fromkeys(found.assumptions)),
+        assumptions=tuple(dict.fromkeys([*filter(None, [row.assumed]), *found.assumptions])),
     )
 
 

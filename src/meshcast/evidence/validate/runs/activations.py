@@ -1,0 +1,80 @@
+"""What a run's layers keep for the backward pass, and where: the `recompute` cell as a plan's `remat` and `offload`.
+
+Policies go by the names that frameworks give them. What each keeps:
+
+- MaxText (`layers/decoders.py`, `get_remat_policy`): `full` nothing but a layer's input; `minimal`, `save_dot...` the results of
+  products with weights, `minimal_with_context` and `minimal_flash` those of attention too; `...except_mlp` and `save_out_proj`
+  heads and the result of attention; `save_qkv_proj` queries, keys and values.
+- torchtitan (`parallelize_llama.py`, selective op): results of attention and of every second product with weights.
+- Megatron (`--recompute-modules`): only the named parts of a layer are computed again; `mla_up_proj`, `layernorm`, `moe_act`
+  cost next to nothing and the rest is kept, `core_attn` is `selective`, `mlp` and `moe` keep what attention does.
+- `save:a+b` and `offload:a+b` keep only these.
+"""
+
+from __future__ import annotations
+
+import re
+
+from meshcast.evidence.validate.runs.findings import Findings
+from meshcast.evidence.validate.runs.rows import RunRow
+from meshcast.options import Stack
+
+Choice = dict[str, int | str]
+# (pattern in a policy's name, the plan's word, what is taken for granted), the more special ones first.
+_POLICIES = (
+    (r"selective-op|op-selective|sac", "alternate", ""),
+    (r"except_mlp|save_out_proj|attn_only", "attention", "heads and results of attention are kept"),
+    (r"save_qkv", "heads", "a layer keeps its input, queries, keys and values"),
+    (r"minimal_flash|minimal_with_context|minimal_with_quantization_and_context", "selective",
+     "results of products with weights are kept"),
+    (r"save_dot|minimal|dots", "selective", "results of products with weights are kept"),
+    (r"core_attn", "selective", ""),
+    (r"(?:^|\+)(?:mlp|moe)(?:\+|$)", "attention", "heads and results of attention are kept"),
+    (r"mla_up_proj|layernorm|moe_act|norm", "none", "it is small beside the rest"),
+    (r"full|nothing", "full", ""),
+)  # fmt: skip
+_HEADS = {"q", "k", "v", "qkv", "query_proj", "key_proj", "value_proj"}
+_RESULTS = {"out_proj", "context", "attention_out"}
+_FEED_FORWARD = {"mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "mlp"}
+
+
+def activations_of(row: RunRow, stack: Stack, found: Findings) -> Choice:
+    """`remat`, and `offload` where what is kept waits at the host."""
+    kind, _, named = row.recompute.partition(":")
+    if not row.recompute:
+        found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
+        return {"remat": stack.remat}
+    if kind in ("none", "full"):
+        if named:
+            found.assumes(f"recompute {row.recompute!r} is taken as {kind}: of all layers")
+        return {"remat": kind}
+    if kind == "selective":
+        return {"remat": "selective"}
+    if kind == "offload":
+        return {**_kept(named, found, row.recompute), "offload": "activations"}
+    if kind == "policy" and named.startswith("save:"):
+        return _kept(named.removeprefix("save:"), found, row.recompute)
+    if kind == "policy":
+        for pattern, word, granted in _POLICIES:
+            if re.search(pattern, named):
+                if granted:
+                    found.assumes(f"recompute {row.recompute!r} is taken as {word}: {granted}")
+                return {"remat": word}
+    found.assumes(f"recompute {row.recompute!r} is no policy that is known: {stack.remat}, as {stack.name} has it")
+    return {"remat": stack.remat}
+
+
+def _kept(named: str, found: Findings, cell: str) -> Choice:
+    """The plan's word that keeps the named arrays of a layer, or what is nearest to them."""
+    if re.fullmatch(r"activations(?:-of-\d+-layers)?", named):
+        found.assumes(f"recompute {cell!r} is taken as none: what layers keep waits at the host")
+        return {"remat": "none"}
+    names = set(named.split("+")) - {"layer_input", "decoder_layer_input", ""}
+    if names & _FEED_FORWARD:
+        word = "selective"
+    elif names & _RESULTS:
+        word = "attention"
+    else:
+        word = "heads" if names & _HEADS else "full"
+    found.assumes(f"recompute {cell!r} is taken as {word}")
+    return {"remat": word}

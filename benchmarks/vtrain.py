@@ -1,11 +1,13 @@
 """Would we have picked the fastest plan of vTrain's measured runs? Rank correlation and regret by group; their files are not
 shipped.
 
-    python benchmarks/vtrain.py ground_truth_multi.csv [--only 18.4] [--jobs 2]
+    python benchmarks/vtrain.py ground_truth_multi.csv ground_truth_single.csv [--only 18.4] [--every 6] [--jobs 2] [--rows]
 
 vTrain (Bang et al., MICRO 2024; https://github.com/VIA-Research/vTrain, `data/ground_truth_*.csv`) trained GPTs with
-Megatron-LM on nodes of eight A100 80GB under many plans. A group is a model on as many GPUs with the same batch.
-Recomputation of whole layers and a vocabulary of 51,200, which the files do not state, are Megatron-LM's defaults of the time.
+Megatron-LM on nodes of eight A100 80GB under many plans. A group is a model on as many GPUs with the same batch. What the files
+do not state is in the configurations beside them (`config/validation`): whole layers are computed again (`use_checkpoint`),
+stages run 1F1B, gradients are reduced behind the backward pass (`use_gradient_bucket` is false), and a node has 800 Gbit/s to the
+others, 12.5 GB/s a GPU. The vocabulary of 51,200 is Megatron-LM's own.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import csv
 import sys
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,33 +30,86 @@ from meshcast.explore.work import SearchWork  # noqa: E402
 CLOSE = 0.03
 
 
-def point_of(number: int, row: dict[str, str]) -> Point:
-    """A run as a point: a GPT of its sizes under its plan."""
-    sizes = {
-        "layers": row["# layers"], "dim": row["hidden size"], "heads": row["attention heads"], "vocab": "51200",
-        "positions": row["sequence length"], "seq": row["sequence length"], "batch": row["global batch"],
+ON = "dgx-a100+infiniband.link_bandwidth=12.5GB/s"
+COLUMNS = {
+    "layers": "# layers",
+    "dim": "hidden size",
+    "heads": "attention heads",
+    "seq": "sequence length",
+    "batch": "global batch",
+}
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A measured run and its prediction, in seconds."""
+
+    plan: str
+    measured: float
+    predicted: float
+
+
+def plan_of(row: Row) -> str:
+    """A run's plan."""
+    keys = {
+        "dp": row["data parallelism"], "tp": row["tensor parallelism"], "pp": row["pipeline parallelism"],
+        "mbs": row["micro batch"], "remat": "full",
     }  # fmt: skip
-    pp, dp = int(row["pipeline parallelism"]), int(row["data parallelism"])
-    keys = {"dp": dp, "tp": int(row["tensor parallelism"]), "pp": pp, "mbs": int(row["micro batch"]), "remat": "full"}
-    plan = ",".join(f"{key}={value}" for key, value in keys.items())
+    return ",".join(f"{key}={value}" for key, value in keys.items())
+
+
+def point_of(number: int, row: Row) -> Point:
+    """A run as a point: a GPT of its sizes under its plan."""
+    sizes = {name: row[column] for name, column in COLUMNS.items()}
     asked = {
-        "on": "dgx-a100", "plan": plan, "devices": int(row["# GPUs"]), "settings": sizes, "fidelity": "analytical",
-        "stack": "megatron",
+        "on": ON, "plan": plan_of(row), "devices": int(row["# GPUs"]), "fidelity": "analytical", "stack": "megatron-2022",
+        "settings": {**sizes, "vocab": "51200", "positions": sizes["seq"]},
     }  # fmt: skip
     return Point(number=number, target="gpt3-175b", asked=asked)
+
+
+def group_of(row: Row) -> str:
+    """What runs that differ in their plan only have in common."""
+    sizes = f"{row['# layers']} layers of {row['hidden size']}"
+    return f"{sizes} on {row['# GPUs']} GPUs, batch {row['global batch']}"
+
+
+def read(files: list[Path], only: str | None, every: int) -> list[Row]:
+    """The rows of the files; of the groups every so manieth."""
+    rows: list[Row] = []
+    for path in files:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows += [row for row in csv.DictReader(file) if only in (None, row.get("Parameters (billion)"))]
+    names = list(dict.fromkeys(map(group_of, rows)))
+    return [row for row in rows if names.index(group_of(row)) % every == 0]
+
+
+def tell(name: str, runs: list[Run], *, each: bool) -> tuple[float, float | None]:
+    """A line of a group; (regret, rank correlation)."""
+    best, pick = min(run.measured for run in runs), min(runs, key=lambda run: run.predicted)
+    regret = pick.measured / best - 1
+    rank = spearman([run.measured for run in runs], [run.predicted for run in runs])
+    ratio = sorted(run.predicted / run.measured for run in runs)[len(runs) // 2]
+    told = f"{len(runs)} plans, Spearman {'-' if rank is None else f'{rank:.2f}'}, pick {regret:+.1%} off the fastest"
+    print(f"{name}: {told}, predicted / measured {ratio:.2f}", flush=True)
+    for run in sorted(runs, key=lambda run: run.measured) if each else ():
+        print(f"    {run.plan}: measured {run.measured:.3f} s, predicted {run.predicted:.3f} s")
+    return regret, rank
 
 
 def main() -> None:
     """Prints a line for each group, and how many picks are good."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--only", help="groups of models of so many billion parameters")
+    parser.add_argument("--every", type=int, default=1, help="every so manieth group")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--rows", action="store_true", help="every run of each group too")
     asked = parser.parse_args()
-    with asked.file.open(newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.DictReader(file) if asked.only in (None, row["Parameters (billion)"])]
+    rows = read(asked.files, asked.only, asked.every)
     engine = engine_named("processes", workers=asked.jobs)
-    groups: defaultdict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    groups: defaultdict[str, list[Run]] = defaultdict(list)
     failed = 0
     for number, outcome in engine.answers(SearchWork(kind="point", point=point_of(n, r)) for n, r in enumerate(rows)):
         assert isinstance(outcome, Outcome)
@@ -61,22 +117,14 @@ def main() -> None:
             failed += 1
             continue
         row = rows[number]
-        group = row["Parameters (billion)"], row["# GPUs"], row["global batch"]
-        groups[group].append((float(row["iteration time (ms)"]) / 1e3, outcome.step_time_s))
+        measured = float(row["iteration time (ms)"]) / 1e3
+        groups[group_of(row)].append(Run(plan=plan_of(row), measured=measured, predicted=outcome.step_time_s))
     engine.close()
-    good = 0
-    for (billions, gpus, batch), pairs in groups.items():
-        if len(pairs) < 2:
-            continue
-        best, picked = min(pairs)[0], min(pairs, key=lambda pair: pair[1])[0]
-        rank = spearman([measured for measured, _ in pairs], [predicted for _, predicted in pairs])
-        good += picked <= best * (1 + CLOSE)
-        ratio = sorted(predicted / measured for measured, predicted in pairs)[len(pairs) // 2]
-        told = f"{len(pairs)} plans, Spearman {rank or 0:.2f}, pick {picked / best - 1:+.1%} off the fastest"
-        print(f"{billions} B on {gpus} GPUs, batch {batch}: {told}, predicted / measured {ratio:.2f}", flush=True)
-    print(
-        f"{good} of {sum(len(pairs) > 1 for pairs in groups.values())} picks within {CLOSE:.0%}; {failed} rows not predicted"
-    )
+    told = [tell(name, runs, each=asked.rows) for name, runs in groups.items() if len(runs) > 1]
+    regrets, ranks = [regret for regret, _ in told], sorted(rank for _, rank in told if rank is not None)
+    good = sum(regret <= CLOSE for regret in regrets)
+    print(f"{good} of {len(told)} picks within {CLOSE:.0%} of the fastest, mean regret {sum(regrets) / len(regrets):.1%}, "
+          f"median Spearman {ranks[len(ranks) // 2]:.2f}; {failed} of {len(rows)} runs not predicted")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -120,6 +120,11 @@ class Prediction:
         return self.timed.interval_s if self.timed is not None else None
 
     @property
+    def lead_s(self) -> float:
+        """What a step takes more that begins with the device at rest; see `Timed`."""
+        return self.timed.lead_s if self.timed is not None else 0.0
+
+    @property
     def breakdown(self) -> Breakdown | None:
         """Where the step's time goes."""
         return self.timed.breakdown if self.timed is not None else None
@@ -206,6 +211,7 @@ class Prediction:
             "infeasible": problem,
             "step_time_s": self.step_time_s,
             "step_time_interval_s": list(self.interval_s) if self.interval_s else None,
+            **({"lead_s": self.lead_s} if self.lead_s else {}),
             "breakdown_s": asdict(self.breakdown) if self.breakdown else None,
             "flops": self.flops,
             "hbm_bytes": self.hbm_bytes,

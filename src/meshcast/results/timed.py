@@ -78,6 +78,8 @@ class Timed:
     Attributes:
         step_time_s: The step.
         interval_s: Its lower and upper end.
+        lead_s: What a step takes more that begins with the device at rest, until the host has issued what runs first: the average
+            of n steps that are waited for together is `step_time_s + lead_s / n`. 0 where the host is not counted.
         breakdown: Its parts, which add up to it.
         communication_s: Seconds of all collectives, exposed or not.
         energy_j: Joules; None of traces, whose kernels are not known.
@@ -97,6 +99,7 @@ class Timed:
     interval_s: tuple[float, float]
     breakdown: Breakdown
     communication_s: float
+    lead_s: float = 0.0
     energy_j: float | None = None
     mfu: float | None = None
     hfu: float | None = None

@@ -55,6 +55,7 @@ from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate
 from meshcast.simulate.scheduling import Scheduler as Scheduler
 from meshcast.simulate.scheduling import Scheduling as Scheduling
 from meshcast.simulate.scratch import calls_cublas as calls_cublas
+from meshcast.simulate.standstill import lead_seconds as lead_seconds
 from meshcast.simulate.timeline import COMMUNICATION as COMMUNICATION
 from meshcast.simulate.timeline import COMPUTE as COMPUTE
 from meshcast.simulate.timeline import COPY as COPY

@@ -64,9 +64,12 @@ def host_seconds(lowered: LoweredProgram, costs: HostCosts | None = None, *, wit
         without: Labels of loops that are left out.
     """
     costs = costs or HostCosts()
-    schedule = lowered.schedule
-    fixed = costs.run + costs.argument * len(schedule.inputs) + costs.output * len(schedule.outputs)
-    return fixed + issued_seconds(schedule, costs, without=without)
+    return called_seconds(lowered.schedule, costs) + issued_seconds(lowered.schedule, costs, without=without)
+
+
+def called_seconds(schedule: Schedule, costs: HostCosts) -> float:
+    """What the host needs for a run before it issues anything: the call, with its arguments and outputs."""
+    return costs.run + costs.argument * len(schedule.inputs) + costs.output * len(schedule.outputs)
 
 
 def loose_launches(schedule: Schedule, *, graphs: bool = True, without: Collection[str] = ()) -> int:
@@ -115,10 +118,29 @@ def issued_seconds(schedule: Schedule, costs: HostCosts, *, without: Collection[
         elif first.kind is KernelKind.CONVOLUTION:
             seconds += costs.convolution
         elif _is_graph(neighbours, costs.graphs):
-            seconds += costs.graph + costs.graph_kernel * len(neighbours)
+            seconds += _graph_seconds(neighbours, costs)
         else:
             seconds += costs.launch * len(neighbours)
     return seconds
+
+
+def until_first_launch(schedule: Schedule, costs: HostCosts) -> float:
+    """What the host needs, of issuing a schedule, until the device has something to do: one launch, or a whole CUDA graph."""
+    neighbours = next(iter(_runs(schedule.steps)), [])
+    if not neighbours:
+        return 0.0
+    first = neighbours[0]
+    if isinstance(first, LoopStep):
+        return costs.iteration + until_first_launch(first.body, costs)
+    if isinstance(first, BranchStep):
+        return costs.iteration + max((until_first_launch(body, costs) for body in first.bodies), default=0.0)
+    if first.kind is KernelKind.CONVOLUTION:
+        return costs.convolution
+    return _graph_seconds(neighbours, costs) if _is_graph(neighbours, costs.graphs) else costs.launch
+
+
+def _graph_seconds(neighbours: Sequence[Step], costs: HostCosts) -> float:
+    return costs.graph + costs.graph_kernel * len(neighbours)
 
 
 def _is_graph(neighbours: Sequence[Step], graphs: bool) -> bool:

@@ -44,6 +44,7 @@ class MeasuredProgram:
     optimized: Path | None = None  # XLA's optimized HLO of it, where that was kept
     library: str = ""  # whose program it is, where the row says so
     kernel_count: float | None = None  # launches of a run, where they were counted apart from `launches`
+    runs: int | None = None  # that `wall_us` is an average of: issued back to back, and waited for at the end
     tuned: bool = True  # whether products were timed on the device; False: all are cuBLAS's (`measure.py --quick`)
 
     @property
@@ -181,6 +182,7 @@ def _row(data: dict[str, Any], folder: Path, where: str) -> MeasuredProgram:
         launches=_launches(data, where),
         library=str(data.get("library") or ""),
         kernel_count=_positive(data, "kernel_count", where),
+        runs=round(runs) if (runs := _positive(data, "iters", where)) is not None and runs >= 1 else None,
         tuned=not data.get("quick"),
         optimized=optimized if (optimized := folder / "programs" / f"{identifier}.opt.hlo.gz").is_file() else None,
     )

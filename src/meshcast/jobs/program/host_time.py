@@ -12,6 +12,7 @@ from meshcast.simulate import (
     call_costs,
     host_seconds,
     issued_step,
+    lead_seconds,
     loose_launches,
 )
 from meshcast.workload import FrameworkStep
@@ -47,6 +48,13 @@ def _issued_by_framework(run: Run, step: FrameworkStep) -> float:
         _, _, number = kernel.name.rpartition(".")
         seconds[int(number)] += count * (run.full_clock[kernel].time + pause)
     return issued_step(seconds, step.host, call_costs(run.options.run.host))
+
+
+def leading_seconds(run: Run) -> float:
+    """Seconds that a step takes more with the device at rest before it; 0 where no host is counted, or it calls op by op."""
+    if not run.host or run.lowered.workload.step is not None:
+        return 0.0
+    return lead_seconds(run.lowered, run.options.run.host_costs, host_bound=run.host >= run.timeline.duration)
 
 
 def pausing_seconds(run: Run) -> float:

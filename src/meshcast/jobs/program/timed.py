@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshcast.estimate import idle_watts
+from meshcast.jobs.program.host_time import leading_seconds
 from meshcast.jobs.program.power_cap import capped_energy
 from meshcast.jobs.program.uneven_devices import speeds_without_effect
 from meshcast.jobs.program.untimed import counted_prediction
@@ -45,6 +46,7 @@ def timed_part(run: Run) -> Timed:
         interval_s=interval_of(run) if run.interval else (step, step),
         breakdown=timeline.breakdown,
         communication_s=timeline.communication_busy,
+        lead_s=leading_seconds(run),
         energy_j=energy_of(run),
         mfu=matrix.model / most if most else 0.0,
         hfu=matrix.total / most if most else 0.0,

@@ -6,6 +6,7 @@ A function that a table names takes the draft and changes it; one that takes rul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from meshcast.lower.aliases import AliasRule, without_aliases
 from meshcast.lower.convolution_epilogues import with_convolution_epilogues
@@ -16,6 +17,7 @@ from meshcast.lower.draft import BlockDraft
 from meshcast.lower.equal_ops import without_equal_ops
 from meshcast.lower.fusion import plan_fusion
 from meshcast.lower.fusion_rules import Rules
+from meshcast.lower.inner_constants import with_inner_constants
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.liveness import stepped_slices
@@ -40,6 +42,17 @@ from meshcast.workload import Attention, Op, OpKind
 # and weights that products widen themselves.
 _LEAVING = (OpKind.CONVOLUTION, OpKind.SCATTER)
 _REWRITTEN = (OpKind.REDUCE, OpKind.CONVOLUTION)
+
+
+def has_blocks(draft: BlockDraft) -> bool:
+    """Whether a block has loops or branches."""
+    return any(op.blocks for op in draft.block.ops)
+
+
+def sink_constants(draft: BlockDraft) -> None:
+    """`with_inner_constants`."""
+    ops = tuple(with_inner_constants(draft.block.ops, draft.program.free, draft.values))
+    draft.block = replace(draft.block, ops=ops)
 
 
 def drop_dead_code(draft: BlockDraft) -> None:

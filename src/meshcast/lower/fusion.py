@@ -26,11 +26,12 @@ from collections.abc import Sequence
 from meshcast.lower.constants import known_values
 from meshcast.lower.diamonds import diamonds
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
-from meshcast.lower.fusion_times import Reads, Repeating, arithmetic_rate, cycles_of, takes_in, work_of_values
+from meshcast.lower.fusion_times import Reads, Repeating, Work, arithmetic_rate, cycles_of, takes_in, work_of_values
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
+from meshcast.lower.single_exits import single_exits
 from meshcast.workload import Op, OpKind, Reduction, Tensor, Window
 
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
@@ -127,8 +128,7 @@ class _Sweep:
                 else:
                     readers[value] = [index]
 
-        members = ((ops[index], operands[index], reads) for index, reads in self._reads.items())
-        self._work = work_of_values(members, tensors, self._known.constants, self._is_read_alone) if rules.timed else {}
+        self._work = self._work_of_values() if rules.timed else {}
         has_products = OpKind.GEMM in kinds
         self._complicated = self._complicated_values() if has_products and rules.plain_epilogues else set()
 
@@ -265,6 +265,17 @@ class _Sweep:
             by_rows = row == fusion.space or root in self._reductions
             readers.append((fusion, elements if by_rows else self._asked_elements(fusion, places, elements), copies))
         return takes_in(op, self._reads[index], elements, self._work[result], readers)
+
+    def _work_of_values(self) -> dict[int, Work]:
+        """What it takes to have each value that may be computed inside what reads it."""
+        members = {index: (self._ops[index], reads) for index, reads in self._reads.items()}
+        inside = [
+            self._readers.get(op.results[0], ()) if index in members and op.results[0] not in self._pinned else ()
+            for index, op in enumerate(self._ops)
+        ]
+        exits = single_exits(inside)
+        constants = self._known.constants
+        return work_of_values(members, self._operands, self._tensors, constants, exits, self._is_read_alone)
 
     def _is_read_alone(self, value: int) -> bool:
         """Whether one op that may compute it reads a value, and nobody else."""

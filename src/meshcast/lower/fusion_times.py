@@ -12,10 +12,11 @@ device alone, and what is decided goes by ratios of times that hardly differ bet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from meshcast.lower.growing import Growing
+from meshcast.lower.single_exits import NO_EXIT
 from meshcast.workload import Op, OpKind, Tensor
 
 # Operands and results of one kernel, and copies of ops in its code (MaxOperandsAndOutputsPerFusion, kMaxIRSize).
@@ -67,23 +68,32 @@ Reads = Sequence[tuple[int, int]]  # operands of an op, each with the bytes that
 
 
 def work_of_values(
-    members: Iterable[tuple[Op, Sequence[int], Reads]],
+    members: Mapping[int, tuple[Op, Reads]],
+    operands: Sequence[Sequence[int]],
     tensors: Sequence[Tensor],
     constants: Set[int],
+    exits: Sequence[int],
     is_read_alone: Callable[[int], bool],
 ) -> dict[int, Work]:
-    """What it takes to have each value, with the ops of as many elements that lead to it alone.
+    """What it takes to have each value, with the ops that lead to it alone.
+
+    `chain(v) = own(v) + sum(chain(u) min(1, n_u / n_v))` over the ops `u` that have `v` as their exit, of `n` elements each: of
+    a slice only what is asked for, of the parts of a whole each its share.
 
     Args:
-        members: A block's ops that may be fused and have one result, in order, with their operands and what they read.
+        members: A block's ops that may be fused and have one result, by place, with what they read.
+        operands: Of all ops.
         tensors: Types of all values.
         constants: Values that are known before a run.
+        exits: The single exit of each op (`single_exits`).
         is_read_alone: Whether a single op reads a value.
     """
     found: dict[int, Work] = {}
     cycles: dict[tuple[int, str, bool], float] = {}  # by cost, which most ops of a long program share, and name
-    for op, operands, reads in members:
-        by_constant = len(operands) == 2 and operands[1] in constants
+    behind: dict[int, list[int]] = {}  # exit -> values that lead to it alone
+    for index, (op, reads) in members.items():
+        read_values = operands[index]
+        by_constant = len(read_values) == 2 and read_values[1] in constants
         kind = (id(op.cost), op.name, by_constant)
         own = cycles.get(kind)
         if own is None:
@@ -93,17 +103,14 @@ def work_of_values(
         chain, read = own, 0.0
         for value, size in reads if len(reads) < 2 else dict(reads).items():
             before = found.get(value)
-            if (
-                before is not None
-                and value not in constants
-                and tensors[value].elements == elements
-                and is_read_alone(value)
-            ):
-                chain += before.chain
-                read += before.read
-            else:
-                read += size
+            alone = before is not None and value not in constants and tensors[value].elements == elements
+            read += before.read if before is not None and alone and is_read_alone(value) else size
+        for value in behind.pop(index, ()):
+            size, before = tensors[value].elements, found[value]
+            chain += before.chain if size >= elements else before.chain * size / elements
         found[result] = Work(own, chain, read)
+        if exits[index] != NO_EXIT and result not in constants:
+            behind.setdefault(exits[index], []).append(result)
     return found
 
 

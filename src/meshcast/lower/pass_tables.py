@@ -31,6 +31,12 @@ _CLEANED = (
         block.drop_nothing,
     ),
 )
+_SUNK = _Block(
+    "inner constants",
+    "what loops and branches read that is computed of constants is made inside; first, as nobody outside reads it then",
+    block.sink_constants,
+    block.has_blocks,
+)
 _SHARED = _Block(
     "equal ops",
     "what an op before has computed is another name of its result; once dead code is gone, before readers are counted",
@@ -135,6 +141,7 @@ _RECENCY = _Program(
 
 XLA_GPU = PassTable(
     ops=(
+        _SUNK,
         *_CLEANED,
         _SHARED,
         _GPU_ALIASES,

@@ -1,0 +1,76 @@
+"""Constants of loops and branches: what is computed of constants alone lies inside of the blocks that read it.
+
+Merging equal ops (`partition.flatten`) leaves a body with the constants of the block around it, spread and computed upon as they
+may be. XLA merges within a computation alone, and sinks constants into loops (while_loop_constant_sinking): there they are
+numbers in the code of a fusion, where an array from outside would be written once and read in every turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from meshcast.lower.rewriting import ValueTypes
+from meshcast.workload import Block, Op, OpKind
+
+_COMPUTED = frozenset({OpKind.BROADCAST, OpKind.ELEMENTWISE, OpKind.VIEW})
+
+
+def with_inner_constants(ops: Sequence[Op], free: Callable[[Block], set[int]], values: ValueTypes) -> list[Op]:
+    """The ops, whose blocks have copies of their own of constants, and of what is computed of constants alone.
+
+    Args:
+        ops: A block's ops in order.
+        free: What a nested block reads from outside.
+        values: Types of all values, which the copies' join.
+    """
+    makers: dict[int, Op] = {}
+    changed: list[Op] = []
+    for op in ops:
+        kind = op.cost.kind
+        if kind is OpKind.GENERATE or (kind in _COMPUTED and all([value in makers for value in op.operands])):
+            makers.update(dict.fromkeys(op.results, op))
+        elif op.blocks and any(not makers.keys().isdisjoint(free(block)) for block in op.blocks):
+            op = replace(op, blocks=tuple([_closed(block, free(block), makers, values) for block in op.blocks]))
+        changed.append(op)
+    return changed
+
+
+def _closed(block: Block, free: set[int], makers: Mapping[int, Op], values: ValueTypes) -> Block:
+    """The block with what it reads of `makers` made inside."""
+    copies: dict[int, Op] = {}  # by the first result of what they copy, in order
+    names: dict[int, int] = {}
+    waiting = sorted(free & makers.keys(), reverse=True)
+    while waiting:
+        op = makers[waiting[-1]]
+        before = [value for value in op.operands if value not in names]
+        if before:
+            waiting += before
+            continue
+        waiting.pop()
+        if op.results[0] in copies:
+            continue
+        for value in op.results:
+            tensor = values.tensors[value]
+            names[value] = values.new(tensor.shape, tensor.dtype)
+        copies[op.results[0]] = _renamed_op(op, names)
+    return _renamed(replace(block, ops=(*copies.values(), *block.ops)), names)
+
+
+def _renamed(block: Block, names: Mapping[int, int]) -> Block:
+    """The block with other names of values that it reads."""
+    outputs = tuple([names.get(value, value) for value in block.outputs])
+    return replace(block, outputs=outputs, ops=tuple([_renamed_op(op, names) for op in block.ops]))
+
+
+def _renamed_op(op: Op, names: Mapping[int, int]) -> Op:
+    named = {value for value in (*op.operands, *op.results, *op.equal) if value in names}
+    if not named and not op.blocks:
+        return op
+    return replace(
+        op,
+        operands=tuple([names.get(value, value) for value in op.operands]),
+        results=tuple([names.get(value, value) for value in op.results]),
+        equal=tuple([names.get(value, value) for value in op.equal]),
+        blocks=tuple([_renamed(block, names) for block in op.blocks]),
+    )

@@ -86,7 +86,6 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
         monkeypatch.setattr(compiler._child, "request", request)
         found = Installation(release="compiler 1", library=Path("plugin.so"), toolkit=Path("cuda"))
         monkeypatch.setattr(compiler, "found_gpu_compiler", lambda: found)
-        monkeypatch.setattr("meshcast.evidence.comparison.grid.found_gpu_compiler", lambda: found)
         forget_lowered()
         return seen
 

@@ -31,6 +31,7 @@ from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
 from meshcast.lower.scatters import has_one_index, scatter_into_addends, with_simple_indices
 from meshcast.lower.siblings import merge_siblings
+from meshcast.lower.single_turns import turns_once, without_single_turns
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.small_kernels import clears_first, memset
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
@@ -47,6 +48,16 @@ _REWRITTEN = (OpKind.REDUCE, OpKind.CONVOLUTION)
 def has_blocks(draft: BlockDraft) -> bool:
     """Whether a block has loops or branches."""
     return any(op.blocks for op in draft.block.ops)
+
+
+def has_single_turns(draft: BlockDraft) -> bool:
+    """Whether a block has loops of one turn."""
+    return any(turns_once(op, draft.program.on_data) for op in draft.block.ops)
+
+
+def inline_single_turns(draft: BlockDraft) -> None:
+    """`without_single_turns`."""
+    draft.block = without_single_turns(draft.block, draft.program.on_data)
 
 
 def sink_constants(draft: BlockDraft) -> None:

@@ -32,6 +32,7 @@ class ProgramDraft:
     aliases: Aliases = field(init=False)
     kernels: FusedKernels = field(init=False)
     empty: frozenset[int] = field(init=False)  # values without elements
+    on_data: frozenset[str] = field(init=False)  # labels of loops that end on data
     free: FreeValues = field(default_factory=FreeValues)  # what blocks read from outside
     spread: dict[int, int] = field(
         default_factory=dict
@@ -45,6 +46,7 @@ class ProgramDraft:
         self.aliases = Aliases(self.values.tensors)
         self.kernels = FusedKernels(self.values.tensors)
         self.empty = empty_values(self.values.tensors)
+        self.on_data = frozenset(loop.label for loop in self.workload.data_loops)
 
 
 @dataclass(slots=True, kw_only=True)

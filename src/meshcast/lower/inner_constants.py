@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from meshcast.lower.renaming import renamed, renamed_op
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import Block, Op, OpKind
 
@@ -53,24 +54,5 @@ def _closed(block: Block, free: set[int], makers: Mapping[int, Op], values: Valu
         for value in op.results:
             tensor = values.tensors[value]
             names[value] = values.new(tensor.shape, tensor.dtype)
-        copies[op.results[0]] = _renamed_op(op, names)
-    return _renamed(replace(block, ops=(*copies.values(), *block.ops)), names)
-
-
-def _renamed(block: Block, names: Mapping[int, int]) -> Block:
-    """The block with other names of values that it reads."""
-    outputs = tuple([names.get(value, value) for value in block.outputs])
-    return replace(block, outputs=outputs, ops=tuple([_renamed_op(op, names) for op in block.ops]))
-
-
-def _renamed_op(op: Op, names: Mapping[int, int]) -> Op:
-    named = {value for value in (*op.operands, *op.results, *op.equal) if value in names}
-    if not named and not op.blocks:
-        return op
-    return replace(
-        op,
-        operands=tuple([names.get(value, value) for value in op.operands]),
-        results=tuple([names.get(value, value) for value in op.results]),
-        equal=tuple([names.get(value, value) for value in op.equal]),
-        blocks=tuple([_renamed(block, names) for block in op.blocks]),
-    )
+        copies[op.results[0]] = renamed_op(op, names)
+    return renamed(replace(block, ops=(*copies.values(), *block.ops)), names)

@@ -31,11 +31,19 @@ _CLEANED = (
         block.drop_nothing,
     ),
 )
-_SUNK = _Block(
-    "inner constants",
-    "what loops and branches read that is computed of constants is made inside; first, as nobody outside reads it then",
-    block.sink_constants,
-    block.has_blocks,
+_INNER = (
+    _Block(
+        "single turns",
+        "bodies of loops of one turn run where the loop stood; first, as no loop is left of them",
+        block.inline_single_turns,
+        block.has_single_turns,
+    ),
+    _Block(
+        "inner constants",
+        "what loops and branches read that is computed of constants is made inside; before dead code, as nobody outside reads it",
+        block.sink_constants,
+        block.has_blocks,
+    ),
 )
 _SHARED = _Block(
     "equal ops",
@@ -141,7 +149,7 @@ _RECENCY = _Program(
 
 XLA_GPU = PassTable(
     ops=(
-        _SUNK,
+        *_INNER,
         *_CLEANED,
         _SHARED,
         _GPU_ALIASES,

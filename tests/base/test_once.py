@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshcast.base import AnsweredOnce, UsageError
+from meshcast.base import AnsweredOnce, KeptBeside, UsageError
 
 
 def test_an_answer_is_worked_out_once_for_each_key() -> None:
@@ -42,3 +42,21 @@ def test_an_error_of_ours_is_raised_again_and_others_are_tried_again() -> None:
         with pytest.raises(KeyError):
             kept.answer("broken", broken)
     assert asked == ["refused", "broken", "broken"]
+
+
+def test_what_is_known_of_an_object_is_kept_beside_it_the_latest_ones() -> None:
+    kept: KeptBeside[int] = KeptBeside(2)
+    asked: list[str] = []
+
+    def count(things: list[str]) -> int:
+        asked.append(things[0])
+        return len(things)
+
+    first, equal, other = ["a"], ["a"], ["b", "b"]
+    for things in (first, first, equal, first, other, first, equal):
+        assert kept.of(things, "count", lambda things=things: count(things)) == len(things)  # type: ignore[misc]
+    # The equal list is another object, and was forgotten when the third came.
+    assert asked == ["a", "a", "b", "a"]
+    kept.clear()
+    kept.of(first, "count", lambda: count(first))
+    assert len(asked) == 5

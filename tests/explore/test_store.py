@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from meshcast.base import UsageError
+from meshcast.explore import store as stores
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Space, SpaceAxis
 from meshcast.explore.store import ENVIRONMENT, POINTS, SUMMARY, TABLE, RunStore, merged, ordered, read_points
@@ -104,3 +107,28 @@ def test_the_summary_the_table_and_the_environment(tmp_path: Path) -> None:
     assert table.column("number").to_pylist() == [0, 1, 2]
     assert table.column("step_time_s").to_pylist() == [None, 1.0, 2.0]
     assert table.column("set.batch").to_pylist() == ["1", "2", "3"]
+
+
+def test_a_table_is_written_whole_and_no_more_than_a_block_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(stores, "ROWS", 2)
+    walked: list[int] = []
+
+    def rows(most: int) -> Iterator[dict[str, Any]]:
+        for number in range(5):
+            if len(walked) == most:
+                raise KeyboardInterrupt
+            walked.append(number)
+            yield {"number": number, **({"late": 0.5} if number == 4 else {}), "nested": {"left": "out"}}
+
+    with pytest.raises(KeyboardInterrupt):
+        stores.write_table(tmp_path / "points.parquet", lambda: rows(8))
+    assert list(tmp_path.iterdir()) == []
+    walked.clear()
+    assert stores.write_table(tmp_path / "points.parquet", lambda: rows(99))
+    assert walked == [*range(5), *range(5)]
+    table = parquet.read_table(tmp_path / "points.parquet").to_pylist()
+    assert table == [{"number": n, "late": 0.5 if n == 4 else None} for n in range(5)]
+    assert not stores.write_table(tmp_path / "none.parquet", lambda: [])

@@ -67,6 +67,7 @@ from meshcast.base.number_ranges import parse_ranges as parse_ranges
 from meshcast.base.number_ranges import ranges as ranges
 from meshcast.base.number_ranges import shortened as shortened
 from meshcast.base.once import AnsweredOnce as AnsweredOnce
+from meshcast.base.once import KeptBeside as KeptBeside
 from meshcast.base.packages import environment_python as environment_python
 from meshcast.base.packages import install_environment as install_environment
 from meshcast.base.packages import install_into as install_into

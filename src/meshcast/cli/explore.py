@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.patience import INTERRUPTED, patience
+from meshcast.cli.explored import tell_exploration
+from meshcast.cli.patience import patience
 
 PLOT = "plot.svg"
 
@@ -51,8 +52,7 @@ def explore_command(
     where no point runs and keeps to the limits.
     """
     from meshcast.base import UsageError, file_name, write_whole
-    from meshcast.cli.app import emit_json
-    from meshcast.explore import RunStore, exploration_svg, explore, merged, price_notes, print_exploration, read_space
+    from meshcast.explore import RunStore, exploration_svg, explore, merged, read_space
 
     if no_folder and (out is not None or resume or merge):
         raise UsageError("--no-folder keeps nothing", where="--no-folder", fix="leave it out")
@@ -76,15 +76,4 @@ def explore_command(
             write_whole(folder / PLOT, exploration_svg(found, title=f"points of {space.name}").encode())
             written.append(PLOT)
         print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
-    if json:
-        for each in found.found if points else ():
-            emit_json(found.point_json(each))
-        emit_json(found.to_json())
-    else:
-        print_exploration(found, title=f"best points of {space}")
-        for note in price_notes(found):
-            typer.echo(note)
-    if found.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if not found.best:
-        raise typer.Exit(3)
+    tell_exploration(found, f"best points of {space}", json=json, points=points)

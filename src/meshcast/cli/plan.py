@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.explored import tell_exploration
 from meshcast.cli.flags import STAGES, FlagValues, runs
-from meshcast.cli.patience import INTERRUPTED, patience
+from meshcast.cli.patience import patience
 
 # What plans decide themselves, or what does not concern models that train on healthy devices.
 WITHOUT = {
@@ -73,13 +74,10 @@ def plan_command(
     not predicted, so that the answer is that of trying all. --plan says what is decided already.
     """
     from meshcast.base import Dimension, parse_quantity
-    from meshcast.cli.app import emit_json
     from meshcast.explore import (
         PlanQuestion,
         answer_question,
         count_of,
-        price_notes,
-        print_exploration,
         read_choices,
         read_counts_of,
     )
@@ -107,17 +105,4 @@ def plan_command(
     )
     with patience(f"searching plans of {model}"):
         found = answer_question(question)
-    if json:
-        emit_json(found.to_json())
-    else:
-        print_exploration(found, title=question.title(found))
-        for note in price_notes(found):
-            typer.echo(note)
-    _leave(found)
-
-
-def _leave(found: Any) -> None:
-    if found.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if not found.best:
-        raise typer.Exit(3)
+    tell_exploration(found, question.title(found), json=json)

@@ -18,6 +18,7 @@ class Analytical:
 
     name = "analytical"
     fidelity = "analytical"
+    by_kernel = True
 
     @cached_property
     def _gpu(self) -> GpuAnalytical:

@@ -10,6 +10,7 @@ import numpy as np
 
 from meshcast.base import UnsupportedError, copier, made_quickly
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
+from meshcast.estimate.known_answers import chain_answers, is_by_kernel
 from meshcast.estimate.plug_ins import asked_estimates, asked_support
 from meshcast.estimate.power import PowerDraw, PowerLaw, Values, ValueShares
 from meshcast.hardware import Device
@@ -53,6 +54,9 @@ class KernelEstimate:
 
 
 _taking = copier(KernelEstimate, "time")
+_clocked = copier(
+    KernelEstimate, "time", "low", "high", "compute_time", "core_time", "overhead", "energy", "moves_data"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,24 +129,38 @@ def estimate_each(
     kernels: Iterable[Kernel], device: Device, estimators: Sequence[Estimator], *,
     first_named: bool = False,
 ) -> EstimatedKernels:  # fmt: skip
-    """Times of any compute kernels, by the first estimator of the chain that supports each."""
+    """Times of any compute kernels, by the first estimator of the chain that supports each.
+
+    Estimators that answer for each kernel by itself (`by_kernel`) are asked once for a kernel on a device: other programs
+    that have the same one get the same answer.
+    """
     unique = {kernel.cost_key: kernel for kernel in kernels}
+    known = chain_answers(tuple(estimators), device, first_named=first_named)
     batches: dict[int, list[Kernel]] = {}
     warnings: dict[str, None] = {}
-    for kernel in unique.values():
-        position, note = _choose(kernel, device, estimators, first_named)
-        batches.setdefault(position, []).append(kernel)
-        if note:
-            warnings[note] = None
+    for key, kernel in unique.items():
+        place = known.places.get(key)
+        if place is None:
+            place = known.places[key] = _choose(kernel, device, estimators, first_named)
+        batches.setdefault(place[0], []).append(kernel)
+        if place[1]:
+            warnings[place[1]] = None
     gap, law = 0.0, None
     answers: dict[CostKey, KernelEstimate] = {}
     for position, batch in batches.items():
-        estimates = asked_estimates(estimators[position], batch, device)
-        _check(estimates, len(batch), estimators[position].name)
-        gap = max(gap, estimates.gap)
-        law = law or (estimates.draw.law if estimates.draw is not None else None)
-        for kernel, answer in zip(batch, _singles(estimates, estimators[position].name), strict=True):
-            answers[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code)
+        estimator = estimators[position]
+        kept = known.estimates.setdefault(position, {}) if is_by_kernel(estimator) else {}
+        asked = [kernel for kernel in batch if kernel.cost_key not in kept]
+        if asked:
+            estimates = asked_estimates(estimator, asked, device)
+            _check(estimates, len(asked), estimator.name)
+            known.rules[position] = estimates.gap, estimates.draw.law if estimates.draw is not None else None
+            for kernel, answer in zip(asked, _singles(estimates, estimator.name), strict=True):
+                kept[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code)
+        gap = max(gap, known.rules[position][0])
+        law = law or known.rules[position][1]
+        for kernel in batch:
+            answers[kernel.cost_key] = kept[kernel.cost_key]
     return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
 
 
@@ -220,15 +238,17 @@ def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEsti
     slower = law.slowdown(estimate.clocked, share)
     time = estimate.time * slower
     cores = min(time, max(estimate.compute_time, estimate.core_time) / share)
-    return replace(
+    computing = min(time, estimate.compute_time / share)
+    return _clocked(
         estimate,
-        time=time,
-        low=estimate.low * slower,
-        high=estimate.high * slower,
-        compute_time=min(time, estimate.compute_time / share),
-        core_time=cores,
-        overhead=min(estimate.overhead * slower, max(0.0, time - max(cores, estimate.memory_time))),
-        energy=float(law.joules(estimate.dynamic_energy, estimate.static_energy, time, share)),
+        time,
+        estimate.low * slower,
+        estimate.high * slower,
+        computing,
+        cores,
+        min(estimate.overhead * slower, max(0.0, time - max(cores, estimate.memory_time))),
+        law.joules(estimate.dynamic_energy, estimate.static_energy, time, share),
+        limiting(computing, estimate.memory_time, 0.0, cores) == "memory",
     )
 
 

@@ -119,7 +119,9 @@ class Estimator(Protocol):
 
     Times hold at the full clock; a model that knows how power follows the clock says so in `Estimates.draw`, and the
     cap is applied to the whole program (`estimate.power`). A model that can say why also has
-    `explain(kernel, device) -> Explanation`, of the time that `estimate` gives.
+    `explain(kernel, device) -> Explanation`, of the time that `estimate` gives. Answers of built-ins that have
+    `by_kernel = True` do not depend on the kernels that are asked about together: they are kept for other programs
+    (`estimate.known_answers`).
     """
 
     name: str

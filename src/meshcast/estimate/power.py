@@ -69,7 +69,8 @@ class PowerLaw:
             time: Seconds at that share.
             share: Of the full clock.
         """
-        joules: Number = np.maximum(dynamic * share**self.frequency_power + static, self.least_watts * time)
+        drawn, least = dynamic * share**self.frequency_power + static, self.least_watts * time
+        joules: Number = max(drawn, least) if isinstance(time, float) else np.maximum(drawn, least)
         return joules
 
 

@@ -61,6 +61,7 @@ class Roofline:
 
     name = "roofline"
     fidelity = "roofline"
+    by_kernel = True
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Everything but collectives; types an engine lacks are answered by a wider one."""

@@ -1,4 +1,4 @@
-"""Points become outcomes: each is predicted as `meshcast predict` does it, without ends of an interval and without levers."""
+"""Points become outcomes: each is predicted as `meshcast predict` does it: the step, without its interval, levers and tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def predicted(point: Point) -> Prediction:
     with collected_later(), names_taken(), room_for_nesting():
         job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
         if isinstance(job, (ProgramJob, PipelineJob)):
-            job = replace(job, interval=False)
+            job = replace(job, interval=False, brief=True)
         return answered(job).prediction
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.explore.bounds import PlanBound
 from meshcast.explore.measures import Objective
-from meshcast.explore.money import whole_run
+from meshcast.explore.money import usd_per_million, whole_run
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Found, Tally
 from meshcast.explore.sensitivity import Sensitivity
@@ -81,10 +81,7 @@ class Exploration:
     @property
     def best(self) -> list[Found]:
         """The best points; with `per`, of each group, groups in the order of their best."""
-        groups: dict[tuple[Any, ...], list[Found]] = {}
-        for each in self.allowed:
-            groups.setdefault(tuple(each.values.get(name) for name in self.per), []).append(each)
-        return [each for members in groups.values() for each in members[: self.top]]
+        return [each for members in grouped(self.allowed, self.per) for each in members[: self.top]]
 
     @property
     def swaps(self) -> list[tuple[Found, Found]]:
@@ -115,8 +112,7 @@ class Exploration:
             run = whole_run(outcome, self.accounts.tokens, price, self.accounts.kg_per_kwh)
             row |= run.to_json() if run is not None else {}
         elif price is not None and outcome.units_per_s and outcome.devices:
-            usd = price.usd_per_hour * outcome.devices / 3600 / outcome.units_per_s * 1e6
-            row["usd_per_million"] = usd
+            row["usd_per_million"] = usd_per_million(price.usd_per_hour, outcome.devices, 1.0, outcome.units_per_s)
         return row
 
     def row_of(self, point: Point, outcome: Outcome) -> dict[str, Any]:
@@ -146,6 +142,14 @@ class Exploration:
     def point_json(self, found: Found) -> dict[str, Any]:
         """The object of one point."""
         return {"schema": POINT_SCHEMA, **self.row(found)}
+
+
+def grouped(points: Iterable[Found], per: Sequence[str]) -> list[list[Found]]:
+    """Points with the same values of some axes, groups and members in the order in which they come."""
+    groups: dict[tuple[Any, ...], list[Found]] = {}
+    for each in points:
+        groups.setdefault(tuple(each.values.get(name) for name in per), []).append(each)
+    return list(groups.values())
 
 
 def front(points: Iterable[Found], values_of: Callable[[Found], Sequence[float]]) -> list[Found]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from meshcast.explore.exploration import front
+from meshcast.explore.exploration import front, grouped
 from meshcast.explore.measures import Objective
 from meshcast.explore.search import Found
 
@@ -29,15 +28,11 @@ class Keeper:
 
     def _needed(self) -> list[Found]:
         kept: dict[int, Found] = {}
-        groups: dict[tuple[Any, ...], list[Found]] = {}
-        for each in self.found:
-            if each.allowed:
-                groups.setdefault(tuple(each.values.get(name) for name in self._per), []).append(each)
-        for members in groups.values():
+        allowed = [each for each in self.found if each.allowed]
+        for members in grouped(allowed, self._per):
             members.sort(key=lambda each: (self._values(each)[0], each.point.number))
             kept |= {each.point.number: each for each in members[: self._top]}
         if len(self._objectives) > 1:
-            allowed = [each for members in groups.values() for each in members]
             kept |= {each.point.number: each for each in front(allowed, self._values)}
         return list(kept.values())
 

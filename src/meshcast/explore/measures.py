@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from meshcast.base import UsageError, nearest
 from meshcast.explore.bounds import PlanBound
+from meshcast.explore.money import usd_per_million
 from meshcast.explore.point import Outcome
-
-HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,7 @@ def _cost(seconds: float, units: float, known: Known) -> float:
     """Of a million units."""
     if known.price is None:
         raise UsageError("cost needs a price", where="--price", fix="give --price, or a device with a list price")
-    return known.price * known.devices * seconds / HOUR_S / units * 1e6
+    return usd_per_million(known.price, known.devices, seconds, units)
 
 
 OBJECTIVES: dict[str, Objective] = {

@@ -56,6 +56,11 @@ def whole_run(outcome: Outcome, tokens: float, price: Price | None, kg_per_kwh: 
     return WholeRun(days=seconds / DAY_S, usd=usd, energy_kwh=energy, carbon_kg=carbon)
 
 
+def usd_per_million(usd_per_hour: float, devices: int, seconds: float, units: float) -> float:
+    """Dollars of a million tokens, images or samples, of which so many take so long: `price x devices x hours / units x 10^6`."""
+    return usd_per_hour * devices * seconds / HOUR_S / units * 1e6
+
+
 def count_of(text: str, *, where: str) -> float:
     """A large number as people write it: `15T`, `300B`, `1.5e12`.
 

@@ -111,7 +111,7 @@ class RunStore:
         """Writes the table and the summary; the names of the files that were written."""
         write_whole(self.path / SUMMARY, (json.dumps(summary, allow_nan=False, indent=1) + "\n").encode())
         written = [POINTS, SUMMARY]
-        if write_table(self.path / TABLE, (row_of(point, outcome) for point, outcome in ordered(self.path))):
+        if write_table(self.path / TABLE, lambda: (row_of(point, outcome) for point, outcome in ordered(self.path))):
             written.append(TABLE)
         return written
 
@@ -198,31 +198,34 @@ def merged(folders: Iterable[Path], into: Path) -> int:
     return len(seen)
 
 
-def write_table(path: Path, rows: Iterable[dict[str, Any]]) -> bool:
-    """Writes rows as Parquet, some at a time; whether pyarrow, which does it, is there.
+def write_table(path: Path, rows: Callable[[], Iterable[dict[str, Any]]]) -> bool:
+    """Writes rows as Parquet, some at a time; whether pyarrow, which does it, is there, and there are any rows.
 
-    Columns are those of all rows, looked at beforehand in blocks: a row may lack some.
+    A row may lack some columns: rows are gone through twice, once for the columns of all, and no more than a block is held.
     """
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         return False
+
+    def tables() -> Iterator[Any]:
+        for block in _blocks(rows()):
+            plain = [_plain(row) for row in block]
+            names = dict.fromkeys(name for row in plain for name in row)
+            yield pyarrow.Table.from_pylist([{name: row.get(name) for name in names} for row in plain])
+
     schema: Any = None
-    blocks: list[Any] = []
-    for block in _blocks(rows):
-        names = dict.fromkeys(name for row in block for name in row)
-        table = pyarrow.Table.from_pylist([{name: _plain(row).get(name) for name in names} for row in block])
-        schema = (
-            table.schema
-            if schema is None
-            else pyarrow.unify_schemas([schema, table.schema], promote_options="permissive")
-        )
-        blocks.append(table)
+    for table in tables():
+        both = [table.schema] if schema is None else [schema, table.schema]
+        schema = pyarrow.unify_schemas(both, promote_options="permissive")
     if schema is None:
         return False
-    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        for table in blocks:
+    with (
+        whole_files(path, fix=ANOTHER) as staged,
+        pyarrow.parquet.ParquetWriter(staged.path(path), schema) as writer,
+    ):
+        for table in tables():
             missing = [field for field in schema if field.name not in table.column_names]
             for field in missing:
                 table = table.append_column(field, pyarrow.nulls(table.num_rows, field.type))

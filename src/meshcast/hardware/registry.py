@@ -153,14 +153,22 @@ def _device_document(name: str, cluster: Cluster) -> document.Document:
     """
     device = cluster.device.name
     if device in device_names():
-        path = _find("devices", device)
-    elif _is_path(name) and document.read_document(Path(name)).data.get("schema") == loader.DEVICE_SCHEMA:
-        path = Path(name)
-    else:
-        raise UsageError(
-            f"{device} is a file of {name}'s own", where=what_if.FLAG, fix="change the number in the device's file"
-        )
+        return _named_document(_find("devices", device))
+    if _is_path(name) and document.read_document(Path(name)).data.get("schema") == loader.DEVICE_SCHEMA:
+        return _read_document(Path(name))
+    raise UsageError(
+        f"{device} is a file of {name}'s own", where=what_if.FLAG, fix="change the number in the device's file"
+    )
+
+
+def _read_document(path: Path) -> document.Document:
     return loader.read(path, functools.partial(_beside, "devices"), schema=loader.DEVICE_SCHEMA)
+
+
+@functools.cache
+def _named_document(path: Path) -> document.Document:
+    """A document of the catalogue, which does not change under us."""
+    return _read_document(path)
 
 
 def _on_astra_network(name: str) -> Cluster:

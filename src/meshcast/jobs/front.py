@@ -9,6 +9,7 @@ from meshcast.base import collected_later, names_taken, room_for_nesting
 from meshcast.jobs.described import inputs_of, throughput_of, unsaid_recipes
 from meshcast.jobs.levers import Question, how_many, with_levers
 from meshcast.jobs.pipeline import Pipeline
+from meshcast.jobs.pipeline.job import PipelineJob
 from meshcast.jobs.planned.stacked import chosen_options
 from meshcast.jobs.program.job import ProgramJob
 from meshcast.jobs.program.run import Run
@@ -65,6 +66,11 @@ def answered(job: Job) -> Question:
     """A job's prediction with what shaped it, and of models with what it gets done, beside everything it was asked with."""
     prediction, options = job.predict(), job.given
     asked = None if isinstance(job, TraceJob) else job.asked
+    if isinstance(job, (ProgramJob, PipelineJob)) and job.brief:
+        done = throughput_of(asked, prediction) if asked is not None else None
+        return Question(
+            options=options, asked=asked, prediction=replace(prediction, throughput=done), cluster=job.cluster
+        )
     throughput: Throughput | None = None
     recipes: tuple[str, ...] = ()
     if asked is not None:

@@ -85,7 +85,7 @@ def _part(builder: Builder, options: Options, cluster: Cluster, *, first: int, l
         below = options.having(plan=None, settings={}, attention="plain", devices=None)
         job = resolve_job(pipeline, below, cluster=cluster)
         assert isinstance(job, PipelineJob)
-        (part,) = replace(job, interval=False).timed_parts()
+        (part,) = replace(job, interval=False, brief=True).timed_parts()
     return part
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from meshcast.base import KeptBeside
 from meshcast.lower.kernel import Kernel, LoopStep, Schedule, Step
 
 Found = list[tuple[Kernel, int]]
@@ -23,6 +24,14 @@ def with_deferred_sums(schedule: Schedule, gradients: frozenset[int]) -> tuple[S
         schedule: The schedule of a whole program.
         gradients: The results that are gradients.
     """
+    # Of one schedule the same comes out again, as one object: what is planned for it is found again, too.
+    return _KNOWN.of(schedule, gradients, lambda: _deferred(schedule, gradients))
+
+
+_KNOWN: KeptBeside[tuple[Schedule, Found]] = KeptBeside(64)
+
+
+def _deferred(schedule: Schedule, gradients: frozenset[int]) -> tuple[Schedule, Found]:
     found: Found = []
     wanted = {value for value in schedule.outputs if value not in gradients}
     return _without(schedule, wanted, 1, found), found

@@ -7,7 +7,7 @@ does with its own tuning model; the families that a library never considers are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from meshcast.base import UnsupportedError, UsageError, format_time
@@ -43,14 +43,16 @@ def plan_collective(
     if protocol is not None and protocol.lower() not in map(str.lower, protocol_names(spread)):
         raise _not_among("protocol", protocol, [name for name in protocol_names(spread) if name], collective)
     library = _library(spread)
+    problem = _problem(collective, spread)
+    # Of families that nobody considers no plan is made, unless one is asked for by name.
+    families = [each for each in FAMILIES if algorithm is not None or each.considered(library, problem)]
     wanted = [
         (family, plan)
-        for family, plan in _plans(collective, spread)
+        for family, plan in _plans(collective, spread, families)
         if protocol is None or plan.protocol.lower() == protocol.lower()
     ]
-    problem = _problem(collective, spread)
     if algorithm is None:
-        chosen_from = [plan for family, plan in wanted if family.considered(library, problem)]
+        chosen_from = [plan for _, plan in wanted]
     else:
         chosen_from = [plan for family, plan in wanted if algorithm.lower() in (family.name, *family.nicknames)]
         if not chosen_from:
@@ -71,11 +73,13 @@ def _problem(collective: Collective, spread: tuple[LevelSpread, ...], protocol: 
     )
 
 
-def _plans(collective: Collective, spread: tuple[LevelSpread, ...]) -> Iterator[tuple[AlgorithmFamily, CollectivePlan]]:
-    """Every plan that applies."""
+def _plans(
+    collective: Collective, spread: tuple[LevelSpread, ...], families: Sequence[AlgorithmFamily]
+) -> Iterator[tuple[AlgorithmFamily, CollectivePlan]]:
+    """Every plan of some families that applies."""
     for protocol in protocol_names(spread):
         problem = _problem(collective, spread, protocol)
-        for family in FAMILIES:
+        for family in families:
             made = family.make(problem)
             if made is not None:
                 yield family, made

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
+from meshcast.simulate.alone import Times, events_alone, streams_alone
 from meshcast.simulate.contention import SpeedShares
 from meshcast.simulate.copies import Copies
 from meshcast.simulate.events import Events
@@ -43,6 +44,11 @@ class Placed:
     ends: Sequence[float]
     early: Order
 
+    @classmethod
+    def of(cls, order: Order, times: Times) -> Placed:
+        """What came of one order."""
+        return cls(times[0], order, times[1], times[2], order)
+
 
 def place(
     block: BlockPlan,
@@ -54,12 +60,15 @@ def place(
     rank = OneRank(lengths)
     if not block.concurrent:
         return _in_sequence(block, rank)[0]
-    runs = [_in_order(block, order, rank)[0] for order in block.orders]
+    runs = [
+        _in_order(block, order, rank)[0] if block.copies else Placed.of(order, streams_alone(block, order, lengths))
+        for order in block.orders
+    ]
     fastest = min(runs, key=lambda run: run.length.all)
     if rates is None or block.copies:
         earliest = min(runs, key=lambda run: run.length.last)
         return replace(fastest, length=replace(fastest.length, last=earliest.length.last), early=earliest.order)
-    return _by_events(block, fastest.order, rank, estimates, rates)[0]
+    return Placed.of(fastest.order, events_alone(block, fastest.order, lengths, estimates, rates))
 
 
 def place_together(

@@ -16,7 +16,7 @@ block has two lengths: `all`, after which another can begin, and `last`, when it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -95,13 +95,17 @@ class Simulator:
 
     def run(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> Timeline:
         """The timeline of one rank."""
-        timeline, length = self.with_times(kernels, network).timeline(self.plan)
+        return self.timeline(self.with_times(kernels, network))
+
+    def timeline(self, rank: RankRun, *, paths: bool = True) -> Timeline:
+        """The timeline of a rank of this program; without its critical path where nobody asks for that."""
+        timeline, length = rank.timeline(self.plan, paths=paths)
         parts, gap = timeline.breakdown, length.all - length.last
         return replace(
             timeline,
             duration=length.last,
             breakdown=replace(parts, overhead=max(0.0, parts.overhead - gap)),
-            critical=shortened(flattened(timeline.path), gap),
+            critical=shortened(flattened(timeline.path), gap) if paths else (),
         )
 
     def duration(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> float:
@@ -127,6 +131,7 @@ class RankRun:
         self._host_rate = host_rate
         self._network = network
         self._alone: dict[CostKey, Length] = {}  # of compute kernels at full speed: equal ones are as long
+        self._blocks: dict[int, tuple[list[Length], Placed]] = {}  # by identity: whoever asks holds the plan
         self.rates = rates
 
     def length(self, block: BlockPlan) -> Length:
@@ -135,28 +140,50 @@ class RankRun:
 
     def placed(self, block: BlockPlan) -> Placed:
         """When a block's steps run."""
-        lengths = [
-            self.kernel(step)
-            if isinstance(step, Kernel)
-            else costliest(map(self.length, bodies)).at_least(self.copying(step)).times(_trips(step))
-            for step, bodies in zip(block.steps, block.bodies, strict=True)
-        ]
-        return place(block, lengths, self.estimates(block), self.rates)
+        return self._timed(block)[1]
 
-    def timeline(self, block: BlockPlan) -> tuple[Timeline, Length]:
-        """A block with all that runs in it."""
-        inner: dict[int, Timeline] = {}
-        lengths: list[Length] = []
-        for index, (step, bodies) in enumerate(zip(block.steps, block.bodies, strict=True)):
+    def _timed(self, block: BlockPlan) -> tuple[list[Length], Placed]:
+        """How long each of a block's steps takes alone, and when it runs; worked out once."""
+        found = self._blocks.get(id(block))
+        if found is None:
+            lengths = [
+                self.kernel(step)
+                if isinstance(step, Kernel)
+                else costliest(map(self.length, bodies)).at_least(self.copying(step)).times(_trips(step))
+                for step, bodies in zip(block.steps, block.bodies, strict=True)
+            ]
+            placed = place(block, lengths, self.estimates(block), self.rates)
+            found = self._blocks[id(block)] = lengths, placed
+        return found
+
+    def executed(self, block: BlockPlan, count: int = 1) -> Iterator[tuple[Kernel, int]]:
+        """Every kernel of a block with how often it runs, in the order in which they start: of branches the longer one."""
+        around = [(iter(self.placed(block).order), block, count)]
+        while around:
+            order, block, count = around[-1]
+            index = next(order, None)
+            if index is None:
+                around.pop()
+                continue
+            step = block.steps[index]
             if isinstance(step, Kernel):
-                lengths.append(self.kernel(step))
-            else:
-                runs = [self.timeline(body) for body in bodies]
-                longest = max((body for body, _ in runs), key=lambda body: body.duration, default=EMPTY)
+                yield step, count
+            elif (body := self._longest(block.bodies[index])) is not None:
+                around.append((iter(self.placed(body).order), body, count * _trips(step)))
+
+    def _longest(self, bodies: Sequence[BlockPlan]) -> BlockPlan | None:
+        """The body of a loop, or of branches the first of those that take longest."""
+        return max(bodies, key=lambda body: self.length(body).all, default=None)
+
+    def timeline(self, block: BlockPlan, *, paths: bool = True) -> tuple[Timeline, Length]:
+        """A block with all that runs in it; without its critical path where nobody asks for that."""
+        lengths, placed = self._timed(block)
+        inner: dict[int, Timeline] = {}
+        for index, (step, bodies) in enumerate(zip(block.steps, block.bodies, strict=True)):
+            if not isinstance(step, Kernel):
+                body = self._longest(bodies)
+                longest = EMPTY if body is None else self.timeline(body, paths=paths)[0]
                 inner[index] = longest.lasting(self.copying(step), "waiting for the host's memory")
-                turn = costliest(length for _, length in runs).at_least(self.copying(step))
-                lengths.append(turn.times(_trips(step)))
-        placed = place(block, lengths, self.estimates(block), self.rates)
         spans: list[Span | Repeat] = []
         slower: list[float] = []  # than alone, by span
         for index in placed.order:
@@ -175,7 +202,9 @@ class RankRun:
                 spans.append(repeat)
                 slower.append(0.0)
         timeline = self._summed(spans, slower, placed.length.all)
-        return replace(timeline, path=critical_path(block, placed, inner, self._is_memory)), placed.length
+        if paths:
+            timeline = replace(timeline, path=critical_path(block, placed, inner, self._is_memory))
+        return timeline, placed.length
 
     def copying(self, step: Step) -> float:
         """Seconds that what a turn of a loop moves to or from the host's memory takes, beside its kernels."""

@@ -19,12 +19,10 @@ from dataclasses import dataclass, field
 
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
+from meshcast.simulate.alone import TOGETHER
 from meshcast.simulate.contention import SpeedShares
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length, Ranks
-
-# Steps that should end together, as sums of durations say, end in one event.
-TOGETHER = 1e-12
 
 
 @dataclass(slots=True, eq=False)

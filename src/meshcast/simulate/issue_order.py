@@ -19,6 +19,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshcast.base import KeptBeside
 from meshcast.lower import BranchStep, Kernel, LoopStep, Schedule, Step, dependencies
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import COMPUTE, COPY, stream_of
@@ -75,9 +76,7 @@ class Channels:
         return max(self.by_group.values(), default=0)
 
 
-# By the schedule's identity, beside the schedule itself: while that is kept, nothing else has its identity.
-_PLANS: dict[tuple[int, Scheduling, bool], tuple[Schedule, BlockPlan]] = {}
-KEPT_PLANS = 4
+_PLANS: KeptBeside[BlockPlan] = KeptBeside(64)  # a pipeline has nine programs, and a sweep goes on with its neighbours
 
 
 def plan(schedule: Schedule, scheduling: Scheduling | None = None, *, reorder: bool = True) -> BlockPlan:
@@ -88,15 +87,8 @@ def plan(schedule: Schedule, scheduling: Scheduling | None = None, *, reorder: b
         scheduling: What the scheduler may do.
         reorder: Whether a scheduler may still move them; a compiler's own schedule stays as it is.
     """
-    scheduling = scheduling or Scheduling()
-    key = id(schedule), scheduling, reorder
-    kept = _PLANS.get(key)
-    if kept is not None:
-        return kept[1]
-    _PLANS[key] = schedule, (found := _planned(schedule, scheduling, reorder=reorder))
-    while len(_PLANS) > KEPT_PLANS:
-        _PLANS.pop(next(iter(_PLANS)), None)
-    return found
+    chosen = scheduling or Scheduling()
+    return _PLANS.of(schedule, (chosen, reorder), lambda: _planned(schedule, chosen, reorder=reorder))
 
 
 def _planned(schedule: Schedule, scheduling: Scheduling, *, reorder: bool) -> BlockPlan:

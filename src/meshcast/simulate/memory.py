@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-from meshcast.base import Rows, format_bytes, shown
+from meshcast.base import KeptBeside, Rows, format_bytes, shown
 from meshcast.hardware import Device
 from meshcast.lower import LoweredProgram
 from meshcast.simulate.buffers import KernelNeeds, LiveBuffer, lifetimes, live_bytes, moments, most_at_once
@@ -53,7 +53,18 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned:
     """The step's memory on one device: the compiler's own figures where it ran, else by liveness.
 
     Without a device, that of the values alone, without libraries' scratch; where products were not `tuned`, all are cuBLAS's.
+    Rates do not enter: on other hardware of the same kind the same is known already.
     """
+    kind = (device.kind, device.vendor, device.architecture, device.cores) if device is not None else None
+    beside = id(lowered.tensors), id(lowered.workload.arguments), id(lowered.memory), lowered.lowering, kind, tuned
+    return _KNOWN.of(lowered.schedule, beside, lambda: (lowered, _peak_memory(lowered, device, tuned=tuned)))[1]
+
+
+# With the program that it is of, which holds its tensors and arguments: no others have their identity.
+_KNOWN: KeptBeside[tuple[LoweredProgram, MemoryUse]] = KeptBeside(256)
+
+
+def _peak_memory(lowered: LoweredProgram, device: Device | None, *, tuned: bool) -> MemoryUse:
     tensors, schedule = lowered.tensors, lowered.schedule
     roles: dict[str, int] = {}
     for value, argument in zip(schedule.inputs, lowered.workload.arguments, strict=False):

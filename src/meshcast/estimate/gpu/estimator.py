@@ -61,6 +61,7 @@ class GpuAnalytical:
 
     name = "analytical"
     fidelity = "analytical"
+    by_kernel = True
 
     def __init__(self, calibration: GpuCalibration | None = None, *, cold_cache: bool = False) -> None:
         self.cold_cache = cold_cache

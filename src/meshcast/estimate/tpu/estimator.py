@@ -55,6 +55,7 @@ class TpuAnalytical:
 
     name = "analytical"
     fidelity = "analytical"
+    by_kernel = True
 
     def __init__(self, calibration: TpuCalibration | None = None) -> None:
         self.calibration = calibration or shipped_tpu_calibration()

@@ -28,9 +28,7 @@ class Processes:
     def _do(self, lane: int, work: SearchWork) -> Answer:
         try:
             found = self._children[lane].request({}, json.dumps(work.to_json()).encode(), timeout_s=LONGEST_S)
-        except ChildCrashedError as error:
-            raise DiedError(str(error)) from None
-        except ChildFailedError as error:
+        except (ChildCrashedError, ChildFailedError) as error:
             raise DiedError(str(error)) from None
         return answer_of(json.loads(found))
 

@@ -43,6 +43,7 @@ class PipelineJob:
         part_job: The job of one of its programs.
         asked: What the model is asked for; None where no plan made the pipeline.
         interval: Whether the ends of the step's interval are asked for.
+        brief: Whether the step is all that is asked for: nothing is said of it, and no table is made.
     """
 
     source: PipelineSource
@@ -52,6 +53,7 @@ class PipelineJob:
     part_job: PartJob = field(repr=False)
     asked: Asked | None = None
     interval: bool = True
+    brief: bool = False
     _kept: AnsweredOnce = field(default_factory=AnsweredOnce, repr=False, compare=False)
 
     @property
@@ -112,8 +114,16 @@ class PipelineJob:
         """How a step will run; where it does not fit, with what takes the model's memory."""
         hardware = self.hardware
         found = predict_pipeline(
-            self.pipeline, self.options, hardware, self._prepared, self.simulate, interval=self.interval
+            self.pipeline,
+            self.options,
+            hardware,
+            self._prepared,
+            self.simulate,
+            interval=self.interval,
+            brief=self.brief,
         )
+        if self.brief:
+            return found
         return with_memory_words(with_trust(found, self.cluster, self.given), self.asked, self.given, self.device)
 
     def timed_parts(self) -> tuple[PartEstimate, ...]:
@@ -136,8 +146,9 @@ class PipelineJob:
         stage = self.options.having(devices=None, conditions=HEALTHY)
         job = self.part_job(target, stage)
         names = result_names(job.program.module, where=job.program.source)
-        run = replace(job.as_program().run, whole=False, job_devices=self.pipeline.devices, interval=self.interval)
-        return run, names
+        run = job.as_program().run
+        devices = self.pipeline.devices
+        return replace(run, whole=False, job_devices=devices, interval=self.interval, brief=self.brief), names
 
 
 def _check_asked(pipeline: Pipeline, options: Options) -> None:

@@ -35,6 +35,7 @@ def predict_pipeline(
     simulate: Simulate = own_channels,
     *,
     interval: bool = True,
+    brief: bool = False,
 ) -> Prediction:
     """How a step of a pipeline will run; one that does not fit is not timed.
 
@@ -45,6 +46,7 @@ def predict_pipeline(
         prepare: A program on the hardware of one stage.
         simulate: How its step is put in time.
         interval: Whether the ends of the step's interval are asked for.
+        brief: Whether the step is all that is asked for: nothing is said of it, and no table is made.
     """
     state = HardwareState.of(options.network.conditions)
     wired, setting, said = _wired(pipeline, cluster, prepare, options, state)
@@ -57,6 +59,9 @@ def predict_pipeline(
         return replace(untimed, infeasible=infeasible)
     step = _timed_parts(wired, pipeline, cluster, paired=options.lowering.rewrites.paired_passes)
     replicas = run_replicas(pipeline, step, state, simulate)
+    if brief:
+        untimed = untimed_prediction(pipeline, cluster, step, share, network=options.network.model)
+        return timed_prediction(untimed, pipeline, cluster, replicas, interval=interval, brief=True)
     # What a stack brings is for all programs, whether they have a use for it or not.
     idle = _idle(step.parts, paired=options.lowering.rewrites.paired_passes) if "overlap" in options.asked else ()
     # The catalogue's clusters may have more than a pipeline needs; what a user has written should do something.

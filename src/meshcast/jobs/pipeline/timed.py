@@ -24,6 +24,7 @@ def timed_prediction(
     replicas: tuple[ReplicaRun, ...],
     *,
     interval: bool = True,
+    brief: bool = False,
 ) -> Prediction:
     """A pipeline's prediction with the step of its slowest replica.
 
@@ -33,6 +34,7 @@ def timed_prediction(
         cluster: The hardware, for all devices of the pipeline.
         replicas: The step of every kind of replica, the slowest first.
         interval: Whether the ends of the step's interval are asked for.
+        brief: Whether no table is asked for.
     """
     step, run = replicas[0].step, replicas[0].run
     duration, count = run.duration, step.schedule.stages
@@ -55,7 +57,7 @@ def timed_prediction(
         hardware += share * (alone.hfu or 0.0) * alone.step_time_s
         by_fidelity[program.fidelity] += seconds
         by_types[alone.matrix_types] += share * (alone.model_flops or 0.0)
-        for origin in Provenance.__dataclass_fields__:
+        for origin in () if brief else Provenance.__dataclass_fields__:
             busy[origin] += seconds * getattr(program.provenance, origin)
     added = sum(step.schedule.microbatches * e.accumulation_s for e in step.estimates) / count
     gathered = sum(message.seconds for message in (*step.gathers, *step.ties) if message is not None) / count
@@ -77,9 +79,9 @@ def timed_prediction(
         hfu=hardware / duration,
         model_flops=model_flops,
         matrix_types=max(by_types, key=lambda types: by_types[types]),
-        top_kernels=kernel_shares(step, bottleneck),
-        collectives=collective_shares(step, bottleneck),
-        communication=pipeline_communication(program_counts(step), step, run, cluster),
+        top_kernels=() if brief else kernel_shares(step, bottleneck),
+        collectives=() if brief else collective_shares(step, bottleneck),
+        communication=None if brief else pipeline_communication(program_counts(step), step, run, cluster),
         ranks=replica_shares(pipeline, replicas),
     )
     return replace(
@@ -87,7 +89,7 @@ def timed_prediction(
         fidelity=max(by_fidelity, key=lambda name: by_fidelity[name]),
         timed=timed,
         provenance=Provenance(**{origin: seconds / total for origin, seconds in busy.items()}),
-        pipeline=pipeline_share(pipeline, step, run),
+        pipeline=prediction.pipeline if brief else pipeline_share(pipeline, step, run),
     )
 
 

@@ -32,6 +32,7 @@ class ProgramJob:
         cluster: The hardware.
         asked: What the model is asked for; None where the target is a program already.
         interval: Whether the ends of the step's interval are asked for.
+        brief: Whether the step is all that is asked for: nothing is said of it, and no table is made.
     """
 
     source: Source
@@ -40,6 +41,7 @@ class ProgramJob:
     cluster: Cluster
     asked: Asked | None = None
     interval: bool = True
+    brief: bool = False
 
     @property
     def device(self) -> Device:
@@ -97,12 +99,14 @@ class ProgramJob:
             estimators=estimators,
             options=options,
             interval=self.interval,
+            brief=self.brief,
             notes=(*told, *notes, *assumed, *((unused,) if unused else ())),
         )
 
     def predict(self) -> Prediction:
         """How it will run; where it does not fit, with what takes the model's memory."""
-        return with_memory_words(self.run.predict(), self.asked, self.given, self.device)
+        found = self.run.predict()
+        return found if self.brief else with_memory_words(found, self.asked, self.given, self.device)
 
     def untimed(self) -> Prediction:
         """What is known of it without a time; where it does not fit, with what takes the model's memory."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshcast.estimate import Clocks, settled_clock
+from meshcast.estimate import Clocks, EstimatedKernels, settled_clock
 from meshcast.hardware import Device
 from meshcast.simulate import Timeline
 
@@ -18,31 +18,35 @@ MOST_CLOCKS = 8
 ROUNDING = 1e-9
 
 
-def settled_step(run: Run) -> tuple[float, Timeline]:
-    """The clock that the power cap leaves a step, as a share of the full one, and the step at that clock.
+def settled_step(run: Run) -> tuple[float, EstimatedKernels, Timeline]:
+    """The clock that the power cap leaves a step, as a share of the full one, with its kernels and the step at that clock.
 
     What a step holds beside its kernels shrinks where these take longer: communication that was exposed is hidden then, and
     the average power of a step is above what its kernels and the rest at the full clock would have. So the clock is
-    looked for again with what is left of the rest less what went of it, until the step has as much.
+    looked for again with what is left of the rest less what went of it, until the step has as much. Of steps that are
+    tried only the length is worked out.
     """
-    estimated, timeline = run.full_clock, run.full_clock_timeline
-    if estimated.law is None:
-        return 1.0, timeline
-    counted = [(span.kernel, n) for span, n in timeline.walk() if span.kernel.collective is None]
-    draw = estimated.draw([kernel for kernel, _ in counted])
+    full = kernels = run.full_clock
+    if full.law is None:
+        return 1.0, full, run.full_clock_timeline
+    plan = run.simulator.plan
+    rank = run.simulator.with_times(full, run.network)
+    counted = [(kernel, n) for kernel, n in rank.executed(plan) if kernel.collective is None]
+    draw = full.draw([kernel for kernel, _ in counted])
     assert draw is not None
     counts = np.array([n for _, n in counted], dtype=np.float64)
-    share, rest = 1.0, max(0.0, timeline.duration - float(counts @ draw.time))
+    share, rest = 1.0, max(0.0, run.paced_seconds(rank.length(plan).last) - float(counts @ draw.time))
     for _ in range(MOST_CLOCKS):
         share = settled_clock(draw, counts, run.device, run.options.estimate.clocks, rest)
         if share == 1.0:
             break
-        timeline = run.paced(run.simulator.run(estimated.at_clock(share), run.network))
-        left = max(0.0, timeline.duration - float(counts @ draw.times(share)))
+        kernels = full.at_clock(share)
+        rank = run.simulator.with_times(kernels, run.network)
+        left = max(0.0, run.paced_seconds(rank.length(plan).last) - float(counts @ draw.times(share)))
         if left >= rest * (1 - ROUNDING):
             break
         rest = max(0.0, 2 * left - rest)
-    return share, timeline
+    return share, kernels if share != 1.0 else full, run.paced(run.simulator.timeline(rank, paths=not run.brief))
 
 
 def capped_energy(joules: float, seconds: float, device: Device, clocks: Clocks) -> float:

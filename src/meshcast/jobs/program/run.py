@@ -52,6 +52,9 @@ class Run:
     whole: bool = True  # a part of a step is not asked what has no effect on it
     job_devices: int | None = None  # of the job that it is a part of, where that has more
     interval: bool = True  # whether the ends of the step's interval are asked for, and what a turn of loops takes
+    brief: bool = (
+        False  # whether the step is all that is asked for: no tables of kernels and collectives, no critical path
+    )
     estimated: EstimatedKernels | None = field(
         default=None, repr=False
     )  # at the full clock, where they are known already
@@ -93,8 +96,8 @@ class Run:
         return self.paced(self.simulator.run(self.full_clock, self.network))
 
     @cached_property
-    def _settled(self) -> tuple[float, Timeline]:
-        """The clock that the power cap leaves the program, and the step at that clock."""
+    def _settled(self) -> tuple[float, EstimatedKernels, Timeline]:
+        """The clock that the power cap leaves the program, its kernels and the step at that clock."""
         return settled_step(self)
 
     @property
@@ -102,10 +105,10 @@ class Run:
         """The clock that the power cap leaves the program, as a share of the full one."""
         return self._settled[0]
 
-    @cached_property
+    @property
     def kernels(self) -> EstimatedKernels:
         """Times of the compute kernels, at the clock that the power cap leaves."""
-        return self.full_clock.at_clock(self.clock_share)
+        return self._settled[1]
 
     @cached_property
     def _arranged(self) -> tuple[Setting, tuple[str, ...]]:
@@ -149,7 +152,7 @@ class Run:
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
         if not self.delay:
-            return self._settled[1]
+            return self._settled[2]
         return self.paced(self.simulator.run(self.kernels, self.network), self.delay)
 
     @cached_property
@@ -178,6 +181,10 @@ class Run:
         """
         paused = timeline.lasting(timeline.duration + self.pauses)
         return paused.lasting(paused.duration + delay, "waiting for slower devices").lasting(self.host)
+
+    def paced_seconds(self, seconds: float) -> float:
+        """The duration of a paced timeline that takes so long on the device alone."""
+        return max(seconds, seconds + self.pauses, self.host)
 
     @cached_property
     def pauses(self) -> float:
@@ -225,7 +232,7 @@ class Run:
         answer = timed_prediction(self) if self.verdict is None else self.untimed()
         if self.workload.data_loops and self.whole and self.interval:
             answer = with_data_loops(answer, self)
-        if self.whole:
+        if self.whole and not self.brief:
             answer = with_trust(answer, self.cluster, self.options)
         return replace(answer, seconds=time.perf_counter() - started)
 

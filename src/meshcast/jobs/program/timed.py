@@ -27,6 +27,8 @@ def timed_prediction(run: Run) -> Prediction:
     """The prediction of a run that fits."""
     untimed = counted_prediction(run, run.executed, run.fidelity)
     timed = timed_part(run)
+    if run.brief:
+        return replace(untimed, timed=timed)
     return replace(
         untimed,
         timed=timed,
@@ -52,11 +54,11 @@ def timed_part(run: Run) -> Timed:
         hfu=matrix.total / most if most else 0.0,
         model_flops=matrix.model,
         matrix_types=matrix.types,
-        top_kernels=top_kernels(run),
-        collectives=collective_shares(run),
-        communication=communication_summary(run) if run.devices > 1 else None,
+        top_kernels=() if run.brief else top_kernels(run),
+        collectives=() if run.brief else collective_shares(run),
+        communication=communication_summary(run) if run.devices > 1 and not run.brief else None,
         ranks=rank_shares(run.ranks) if run.ranks is not None else (),
-        timeline=timeline,
+        timeline=None if run.brief else timeline,
     )
 
 

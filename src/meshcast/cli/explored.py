@@ -1,0 +1,41 @@
+"""What verbs that search say in the end: the answer as a table or as JSON, and the exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from meshcast.cli.patience import INTERRUPTED
+
+if TYPE_CHECKING:
+    from meshcast.explore import Exploration
+
+
+def tell_exploration(found: Exploration, title: str, *, json: bool, points: bool = False) -> None:
+    """Prints what a search has found.
+
+    Args:
+        found: What it has found.
+        title: Of the table.
+        json: Whether one JSON object is printed instead.
+        points: Whether a line for each point comes before that.
+
+    Raises:
+        typer.Exit: It was interrupted, or no point runs and keeps to the limits.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.explore import price_notes, print_exploration
+
+    if json:
+        for each in found.found if points else ():
+            emit_json(found.point_json(each))
+        emit_json(found.to_json())
+    else:
+        print_exploration(found, title=title)
+        for note in price_notes(found):
+            typer.echo(note)
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not found.best:
+        raise typer.Exit(3)

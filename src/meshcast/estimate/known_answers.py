@@ -1,0 +1,66 @@
+"""What chains of estimators have answered, kept for the next program: equal kernels on equal devices are asked about once.
+
+A sweep over plans has the same kernels in many programs, one over networks has one device throughout. Answers are kept of
+estimators that answer for each kernel by itself; the others (an interpolation by one matrix product, whose last bits depend
+on what else it is asked) are asked for each program as a whole.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from meshcast.estimate.estimator import Estimator
+from meshcast.estimate.plug_ins import is_plug_in
+from meshcast.estimate.power import PowerLaw
+from meshcast.hardware import Device
+from meshcast.lower import CostKey
+
+if TYPE_CHECKING:
+    from meshcast.estimate.chain import KernelEstimate
+
+KEPT_DEVICES = 16
+KEPT_KERNELS = 50_000  # of a device
+
+
+@dataclass(slots=True)
+class ChainAnswers:
+    """What a chain has answered on a device.
+
+    Attributes:
+        places: Who answers for a kernel, as its place in the chain, and what is to be said about that.
+        estimates: Answers by the estimator's place, then by kernel.
+        rules: Seconds between kernels, and how power follows the clock, by the estimator's place.
+    """
+
+    places: dict[CostKey, tuple[int, str]] = field(default_factory=dict)
+    estimates: dict[int, dict[CostKey, KernelEstimate]] = field(default_factory=dict)
+    rules: dict[int, tuple[float, PowerLaw | None]] = field(default_factory=dict)
+
+
+_KNOWN: OrderedDict[tuple[tuple[Estimator, ...], Device, bool], ChainAnswers] = OrderedDict()
+
+
+def is_by_kernel(estimator: Estimator) -> bool:
+    """Whether an estimator's answer for a kernel does not depend, to the last bit, on the kernels that it is asked with."""
+    return not is_plug_in(estimator) and getattr(estimator, "by_kernel", False)
+
+
+def chain_answers(estimators: tuple[Estimator, ...], device: Device, *, first_named: bool) -> ChainAnswers:
+    """What a chain has answered so far on a device; of chains with plug-ins, which may change their mind, nothing."""
+    if any(map(is_plug_in, estimators)):
+        return ChainAnswers()
+    key = estimators, device, first_named
+    found = _KNOWN.pop(key, None)
+    if found is None or len(found.places) > KEPT_KERNELS:
+        found = ChainAnswers()
+    _KNOWN[key] = found
+    while len(_KNOWN) > KEPT_DEVICES:
+        _KNOWN.popitem(last=False)
+    return found
+
+
+def forget_answers() -> None:
+    """Leaves nothing kept, so that estimators are asked anew."""
+    _KNOWN.clear()

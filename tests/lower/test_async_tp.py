@@ -127,6 +127,14 @@ def test_scattered_gradients_stay() -> None:
     assert cut(body) != body
 
 
+def test_gradients_in_arrays_of_each_layer_s_own_stay() -> None:
+    """Nothing in the loop reads what is scattered, and no later turn does; a partial sum that is read is cut."""
+    stored = schedule([product([10, 11], 5, 8), collective("reduce_scatter", 5, 6, 4)], (10, 11), (10, 11))
+    assert cut(schedule([loop(stored, 3, [0, 1], [2, 3])], (0, 1))).steps[0].body == stored  # type: ignore[union-attr]
+    read = schedule([*stored.steps, kernel([6], [7], 1, elementwise=True)], (10, 11), (7, 11))
+    assert cut(schedule([loop(read, 3, [0, 1], [2, 3])], (0, 1))).steps[0].body != read  # type: ignore[union-attr]
+
+
 def test_overlap_is_read_and_refused() -> None:
     found = Overlap.parse("buckets=25MiB,prefetch=1,gathers=2,async-tp")
     assert found == Overlap(bucket_bytes=25 << 20, prefetch=True, gathers=2, async_tp=True)

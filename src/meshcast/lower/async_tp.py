@@ -27,8 +27,8 @@ def with_partial_products(schedule: Schedule, values: ValueTypes, parameters: Se
     """The schedule with exchanges of activations taken apart, wherever products are all that they serve.
 
     Weights are gathered and gradients scattered too; hiding these is for `lower.prefetch`. Gathered weights depend on
-    nothing but parameters, or on what a loop leaves as it is. Gradients are what a loop only stores (`tail_steps`), or
-    what only meets parameters.
+    nothing but parameters, or on what a loop leaves as it is. Gradients are what a loop only stores (`tail_steps`, or arrays of
+    each layer's own that nothing in it reads), or what only meets parameters.
 
     Args:
         schedule: The program's.
@@ -141,6 +141,8 @@ class _Block:
             or len(step.writes) != 1
         ):
             return None
+        if not self._readers.get(step.writes[0]) and step.writes[0] not in self._outputs:
+            return None  # an array of one layer's own: its gradient
         value = step.reads[0]
         index = self._writer.get(value)
         if index is None or value in self._outputs or len(self._readers[value]) != 1:

@@ -8,8 +8,11 @@ import pytest
 
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind, LoopStep
+from meshcast.lower.small_kernels import clears_first
 from meshcast.simulate.launches import hidden_launches, launches_inside
-from meshcast.workload.graph import Factorisation, Geometry
+from meshcast.workload.data_loops import DataLoop
+from meshcast.workload.graph import Convolution, Factorisation, Geometry
+from meshcast.workload.rules.convolution import filter_gradient
 from meshcast.workload.shapes import SortGeometry, Transform, TransformKind
 from tests.simulate.schedules import program, schedule
 
@@ -61,6 +64,7 @@ def test_solvers_launch_by_their_columns() -> None:
     assert launches("cholesky", 1, 2048, 2048) == 4
     assert launches("cholesky", 512, 64, 64) == 4 + 3 * (64 // 16 - 1)  # panels of 16 columns, three launches each
     assert launches("qr", 1, 2048, 64) == 4
+    assert launches("qr", 1, 32_832, 64) == 4 * 28  # a tree over blocks of rows, for each panel of 16 columns
     assert launches("triangular", 1, 1024, 1024, 1) == 3
     assert launches("svd", 2, 256, 256) == 2 * launches("svd", 1, 256, 256)  # one matrix after the other
     assert launches("svd", 1, 256, 256) == 599
@@ -73,3 +77,37 @@ def test_hidden_launches_count_as_often_as_their_loop_turns() -> None:
     looped = program(schedule([LoopStep(label="loop", body=body, trips=5, reads=(0,), writes=(1,))], [0], [1]))
     assert hidden_launches(replace(looped, backend="xla-gpu"), H200) == 5 * 2
     assert hidden_launches(replace(looped, backend="xla-tpu"), H200) == 0
+
+
+def test_a_loop_that_ends_on_data_asks_before_every_turn_and_behind_the_last() -> None:
+    body = schedule([kernel(Transform(kind="FFT", lengths=(512,), batch=1))], [0], [1])
+    inner = LoopStep(label="while#2", body=body, trips=3, reads=(0,), writes=(1,))
+    outer = LoopStep(label="while#1", body=schedule([inner], [0], [1]), trips=5, reads=(0,), writes=(1,))
+    looped = replace(program(schedule([outer], [0], [1])), backend="xla-gpu")
+    ending = DataLoop(label="while#2", source="", turns=3)
+    assert hidden_launches(looped, H200) == 0
+    asked = replace(looped, workload=replace(looped.workload, data_loops=(ending,)))
+    assert hidden_launches(asked, H200) == 5 * (3 + 1)
+
+
+def test_a_filters_gradient_is_summed_up_by_another_kernel() -> None:
+    forward = filtered(channels=64, filters=128, groups=1)
+    assert launches_inside(kernel(forward)) == 1
+    assert launches_inside(kernel(filter_gradient(forward))) == 2
+    assert launches_inside(kernel(filter_gradient(filtered(channels=64, filters=64, groups=64)))) == 3
+
+
+@pytest.mark.parametrize(("channels", "groups", "cleared"), [(64, 1, True), (64, 64, False), (64, 4, True)])
+def test_narrow_groups_run_on_a_direct_kernel_that_clears_nothing(channels: int, groups: int, cleared: bool) -> None:
+    call = replace(kernel(filtered(channels=channels, filters=64, groups=groups)), kind=KernelKind.CONVOLUTION)
+    assert clears_first(call) is cleared
+
+
+def filtered(*, channels: int, filters: int, groups: int) -> Convolution:
+    """3 x 3 filters over 64 images of 64 x 64 pixels, as cuDNN is asked for them."""
+    return Convolution(
+        batch=64, in_channels=channels, out_channels=filters, in_spatial=(64, 64), out_spatial=(64, 64), kernel=(3, 3),
+        strides=(1, 1), padding=((1, 1), (1, 1)), lhs_dilation=(1, 1), rhs_dilation=(1, 1), feature_groups=groups,
+        batch_groups=1, macs=64 * 64 * 64 * 9 * filters * channels // groups, lhs_dtype="f32", rhs_dtype="f32",
+        out_dtype="f32", layout="b01f,o01i->b01f", precision="DEFAULT",
+    )  # fmt: skip

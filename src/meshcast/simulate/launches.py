@@ -8,6 +8,11 @@ A schedule has one kernel for a call of cuFFT, cuSOLVER or CUB, and for a sort o
   digit of 6 bits by two kernels (cub/device/dispatch/dispatch_radix_sort.cuh).
 - XLA's bitonic sort does all steps within a tile of shared memory in one kernel, and each step beyond it in a kernel of its own
   (`EmitSort` in llvm_emitter.cc).
+- cuDNN splits the sum of a filter's gradient, which is over all positions of all images, and adds the parts up by another kernel;
+  of grouped layers it clears the result before. Of 303 such calls on an H200 230 have at least one further launch.
+- A loop that ends on data copies the answer of its condition to the host before every turn (while_thunk.cc).
+- cuSOLVER factorises panels of 16 columns of a very tall matrix by a tree over blocks of rows, and rebuilds their Householder
+  vectors: 28 launches a panel in two programs of 16,384 x 64 and 32,832 x 64.
 - Dense solvers launch by their columns, in ways that change with the size: `_SOLVERS` has what an H200 launched
   (`data/measured/h200-solvers/measurements.csv`, less what XLA launches around the call), interpolated between sizes.
 """
@@ -20,8 +25,16 @@ from bisect import bisect_left
 
 from meshcast.estimate import solver_path, sorted_by_radix
 from meshcast.hardware import Device
-from meshcast.lower import CostKey, Kernel, LoweredProgram, summing_launches
-from meshcast.workload import DTYPE_BITS, Factorisation, SortGeometry, Transform, element_bytes
+from meshcast.lower import (
+    CostKey,
+    Kernel,
+    LoopStep,
+    LoweredProgram,
+    Schedule,
+    is_filter_gradient_call,
+    summing_launches,
+)
+from meshcast.workload import DTYPE_BITS, Convolution, Factorisation, SortGeometry, Transform, element_bytes
 
 FFT_BLOCK = 1 << 15  # numbers of a dimension that one block transforms
 FFT_PASS = 512  # numbers that a pass of several transforms at once
@@ -29,6 +42,11 @@ FFT_TOGETHER = 16  # lengths of two dimensions that one block transforms togethe
 FFT_PRIME = 127  # cuFFT has kernels for factors up to it
 RADIX_BITS, SEGMENT_BITS = 8, 6  # of a pass of CUB's sort, and of one of several rows
 TALL = 4  # rows a column from which cuSOLVER factorises a panel at once
+TREE_ROWS, TREE_PANEL, TREE_LAUNCHES = (
+    16384,
+    16,
+    28,
+)  # rows from which it does so by a tree; columns and launches of a panel then
 SORT_TILE, SORT_SHARED = 4096, 48 * 1024  # elements that a block sorts at the most, and bytes that it has for them
 
 # (columns, launches of one call, or of one matrix where the library goes through a batch).
@@ -63,8 +81,9 @@ def hidden_launches(lowered: LoweredProgram, device: Device) -> int:
         return 0
     known: dict[CostKey, int] = {}
     hidden = summing_launches(lowered, device.cores, device.architecture)
+    hidden += _questions(lowered.schedule, {loop.label for loop in lowered.workload.data_loops})
     for kernel, count in lowered.schedule.walk():
-        if isinstance(kernel.geometry, Transform | SortGeometry | Factorisation):
+        if isinstance(kernel.geometry, Transform | SortGeometry | Factorisation | Convolution):
             inside = known.get(kernel.cost_key)
             if inside is None:
                 inside = known[kernel.cost_key] = launches_inside(kernel)
@@ -82,7 +101,18 @@ def launches_inside(kernel: Kernel) -> int:
             return _radix(shape, bits) if sorted_by_radix(shape, bits) else _bitonic(shape, element_bytes(kernel.dtype))
         case Factorisation() as shape:
             return _solver(shape)
+        case Convolution() as shape if is_filter_gradient_call(shape):
+            return 2 + (max(shape.batch_groups, shape.feature_groups) > 1)
     return 1
+
+
+def _questions(schedule: Schedule, asking: set[str]) -> int:
+    """Copies to the host of the conditions of loops that end on data: before every turn, and once more behind the last."""
+    copies = 0
+    for step in schedule.steps if asking else ():
+        if isinstance(step, LoopStep):
+            copies += step.trips * _questions(step.body, asking) + (step.trips + 1 if step.label in asking else 0)
+    return copies
 
 
 def _transform(shape: Transform) -> int:
@@ -137,6 +167,8 @@ def _depth(length: int) -> int:
 
 def _solver(shape: Factorisation) -> int:
     path = solver_path(shape)
+    if path == "qr looped" and shape.rows >= max(TREE_ROWS, TALL * shape.columns):
+        return shape.batch * TREE_LAUNCHES * math.ceil(shape.columns / TREE_PANEL)
     if path == "qr looped" and shape.rows >= TALL * shape.columns:
         path = "qr tall"
     launches = _between(_SOLVERS[path], min(shape.rows, shape.columns))

@@ -32,13 +32,15 @@ def geomean_error(residuals: Sequence[float]) -> float:
     return math.exp(sum(map(abs, residuals)) / len(residuals)) - 1 if residuals else math.nan
 
 
-def quantiles(ratios_by_kind: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
-    """The 5 % and 95 % quantiles of measured over predicted by kind, and of all together under `default`."""
+def quantiles(
+    ratios_by_kind: Mapping[str, Sequence[float]], *, low: float = LOW, high: float = HIGH
+) -> dict[str, tuple[float, float]]:
+    """Quantiles of measured over predicted by kind, and of all together under `default`; 5 % and 95 % unless told."""
     found = {}
     every = [ratio for ratios in ratios_by_kind.values() for ratio in ratios]
     for kind, ratios in sorted({**ratios_by_kind, "default": every}.items()):
         ordered = sorted(ratios)
-        at = [ordered[round(q * (len(ordered) - 1))] for q in (LOW, HIGH)]
+        at = [ordered[round(q * (len(ordered) - 1))] for q in (low, high)]
         found[kind] = (min(1.0, at[0]), max(1.0, at[1]))
     return found
 

@@ -281,3 +281,18 @@ def test_levels_of_an_associative_scan_are_several_kernels() -> None:
     work = sum(kernel.vector_flops for kernel in made)
     assert 3 <= len(made) <= 5
     assert work < 8 * 128 * 4096  # 2 of them are needed
+
+
+def test_random_bits_are_a_kernel_over_the_bits_that_others_read() -> None:
+    """A generator has two results, its state and the bits; the kernel is as wide as the bits."""
+    lowered = lower_text(
+        """func.func public @main(%s: tensor<2xui64>) -> tensor<4096xf32> {
+          %state, %bits = stablehlo.rng_bit_generator %s, algorithm = DEFAULT
+            : (tensor<2xui64>) -> (tensor<2xui64>, tensor<4096xui32>)
+          %f = stablehlo.convert %bits : (tensor<4096xui32>) -> tensor<4096xf32>
+          return %f : tensor<4096xf32>
+        }"""
+    )
+    drawing, converting = kernels(lowered)
+    assert (drawing.elements, converting.elements) == (4096, 4096)
+    assert drawing.ops == ("stablehlo.rng_bit_generator",)

@@ -110,7 +110,7 @@ def fused_kernel(
     flags = flags_of(names)
     if OpKind.TRANSPOSE in kinds and any(turns(op, tensors) for op, _ in members):
         flags |= {"turned"}
-    made = [tensors[op.results[0]] for op, _ in roots if op.results]
+    made = [tensors[value] for op, _ in roots for value in op.results]
     largest = max(made, key=lambda tensor: tensor.elements) if made else None
     return Kernel(
         name=name or f"{kind.value}:{root.name.rpartition('.')[2] or root.name}",

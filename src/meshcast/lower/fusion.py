@@ -212,7 +212,7 @@ class _Sweep:
         if not arithmetic and not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
             return False
         if self._rules.timed:
-            return self._is_faster(index, users, owners, asked)
+            return index in self._reads and self._is_faster(index, users, owners, asked)  # not one of several results
         if op.cost.transcendentals and not self._may_repeat(op, owners):
             return False
         if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
@@ -321,7 +321,7 @@ class _Sweep:
             return math.prod(op.cost.geometry.shape)
         if op.cost.kind in IN_PLACE:
             return op.cost.written_bytes and max(self._tensors[v].elements for v in self._operands[root][1:2])
-        return self._tensors[op.results[0]].elements if op.results else 0
+        return max([self._tensors[value].elements for value in op.results], default=0)
 
     def _takes_product(self, root: int, index: int) -> bool:
         """Whether the fusion of `root` can be the epilogue of this matrix product."""

@@ -15,7 +15,7 @@ from meshcast.lower import Kernel, KernelKind, LoopStep, Schedule
 from meshcast.lower.dead_code import live_ops
 from meshcast.lower.liveness import FreeValues
 from meshcast.workload.graph import OpKind
-from tests.lower.programs import kernels, loops, lower_function, spec
+from tests.lower.programs import kernels, loops, lower_function, lower_text, spec
 
 MiB = 2**20
 X = spec(512, 512)  # 1 MiB

@@ -7,14 +7,15 @@ import json
 import pytest
 
 from meshcast.base import UsageError
+from meshcast.explore import work as works
 from meshcast.explore.engines import engine_named
 from meshcast.explore.engines.in_process import InProcess
 from meshcast.explore.engines.lanes import TRIES, DiedError, Lanes
 from meshcast.explore.engines.processes import Processes
-from meshcast.explore.engines.worker import answer
+from meshcast.explore.engines.worker import answering
 from meshcast.explore.evaluating import options_of
 from meshcast.explore.point import Outcome, Point
-from meshcast.explore.work import Answer, SearchWork, answer_json, answer_of
+from meshcast.explore.work import Answer, SearchWork, Worker, answer_json, answer_of
 
 
 def _work(number: int, family: str = "") -> SearchWork:
@@ -118,11 +119,16 @@ def test_kernels_of_points_are_modelled_unless_a_compiler_is_asked_for() -> None
     assert options_of({**POINT.asked, "lowering": "auto"}).lowering.kernels == "auto"
 
 
-def test_works_and_answers_are_the_same_behind_a_pipe() -> None:
+def test_works_and_answers_are_the_same_behind_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     work = SearchWork(kind="layers", point=POINT, layers=2, period=1, family="x")
     assert SearchWork.from_json(json.loads(json.dumps(work.to_json()))) == work
-    found = answer_of(json.loads(answer({}, json.dumps(work.to_json()).encode())))
-    assert answer_of(json.loads(json.dumps(answer_json(found)))) == found
+    froze: list[int] = []
+    monkeypatch.setattr(works, "kept_for_good", lambda: froze.append(1))
+    answer = answering(Worker())
+    for _ in range(2):
+        found = answer_of(json.loads(answer({}, json.dumps(work.to_json()).encode())))
+        assert answer_of(json.loads(json.dumps(answer_json(found)))) == found
+    assert froze == [1]  # when everything is loaded
 
 
 def test_an_engine_that_is_not_known_is_refused() -> None:

@@ -128,6 +128,41 @@ def test_the_best_are_those_of_trying_everything(seed: int, top: int) -> None:
     assert len(engine.predicted) < len(every) / 2
 
 
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), top=st.integers(1, 4), held=st.integers(1, 40))
+@pytest.mark.usefixtures("bounds")
+def test_a_space_that_is_not_held_is_walked_again_for_what_is_behind(seed: int, top: int, held: int) -> None:
+    """The same points come out, each is predicted once, and no more points are held than are allowed."""
+    Bounds.truth = Truth(seed)
+    engine = Counting(Bounds.truth)
+    found: list[Found] = []
+    search = BestFirst(
+        space=SPACE, engine=engine, objectives=[objective_named("time")], constraints=Constraints(),
+        known_of=lambda _: KNOWN, top=top, held=held,
+    )  # fmt: skip
+    most = 0
+    lowest = search._lowest
+
+    def counting(cut: tuple[float, int] | None) -> Any:
+        nonlocal most
+        heap, more = lowest(cut)
+        most = max(most, len(heap))
+        return heap, more
+
+    search._lowest = counting  # type: ignore[method-assign]
+    search.run(found.append)
+    times = sorted(each.outcome.step_time_s for each in found if each.outcome.step_time_s is not None)
+    every = [time for time, _ in _all(seed)]
+    assert times[:top] == every[:top]
+    assert len(engine.predicted) == len(set(engine.predicted))
+    assert most <= held
+    tally = search.tally
+    assert tally.space == len(SPACE) > held
+    assert len(search.left_out) <= 2 * held
+    refused = sum(not each.allowed for each in found)
+    assert tally.evaluated + tally.bounded + tally.infeasible - refused == tally.space
+
+
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6))
 @pytest.mark.usefixtures("bounds")

@@ -45,6 +45,7 @@ from meshcast.base.files import write_whole as write_whole
 from meshcast.base.frozen import copier as copier
 from meshcast.base.frozen import made_quickly as made_quickly
 from meshcast.base.garbage import collected_later as collected_later
+from meshcast.base.garbage import kept_for_good as kept_for_good
 from meshcast.base.interruption import InterruptedCommand as InterruptedCommand
 from meshcast.base.interruption import ending_at_once as ending_at_once
 from meshcast.base.interruption import held as held

@@ -1,12 +1,13 @@
 """Samples of spaces that are too large to walk: Optuna's TPE, or NSGA-II for several objectives (the extra `explore`).
 
-Values of an axis are told by their places, so that samplers know which are neighbours; plans by their keys, each a choice among
-the values that the space has. Trials are asked for in rounds, whatever the engine, and the sampler starts from a fixed seed:
-the same space has the same trials.
+Values of an axis are told by their places, so that samplers know which are neighbours; plans by their keys, one after the
+other, each by a share of the values that are left to it: whatever is drawn is a plan. Trials are asked for in rounds, whatever
+the engine, and the sampler starts from a fixed seed: the same space has the same trials.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from meshcast.zoo import Plan
 
 TRIALS = 200
 SEED = 0
-MISSED = 20  # draws without a point, for each trial: a combination of keys that is no plan is told as such
+MISSED = 20  # draws without a new point, for each trial
 _KEYS = (
     "pp",
     "tp",
@@ -67,6 +68,7 @@ class Sampled:
     trials: int = TRIALS
     earlier: Mapping[int, Outcome] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    _keys: list[str] = field(default_factory=list)
 
     def run(self, record: Callable[[Found], None]) -> None:
         """Predicts as many points as there are trials, each once, and tells each outcome."""
@@ -81,6 +83,9 @@ class Sampled:
         for _, plans in listed:
             firsts.append(firsts[-1] + len(plans))
         self.tally.space = firsts[-1]
+        self._keys = [
+            key for key in _KEYS if len({str(getattr(plan, key)) for _, plans in listed for plan in plans if plan}) > 1
+        ]
         done: dict[int, Outcome] = {}
         missed = 0
         while len(done) < min(self.trials, self.tally.space) and missed < MISSED * self.trials:
@@ -92,7 +97,7 @@ class Sampled:
                     missed += 1
                     study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                     continue
-                place = next(i for i in range(len(listed)) if firsts[i] <= number < firsts[i + 1])
+                place = bisect.bisect_right(firsts, number) - 1
                 combination, plans = listed[place]
                 plan = plans[number - firsts[place]]
                 point = combination.point(number, plan)
@@ -110,22 +115,21 @@ class Sampled:
             tell(f"{self.tally.evaluated} of {self.trials} trials")
 
     def _number(self, trial: Any, listed: list[tuple[Combination, list[Any]]], firsts: list[int]) -> int | None:
-        """The number of the point that a trial stands for; None where its keys are no plan."""
+        """The number of the point that a trial stands for; None where its combination has no plan."""
         place = 0
         for axis in self.space.axes:
             place = place * len(axis.values) + trial.suggest_int(axis.name, 0, len(axis.values) - 1)
         plans: list[Plan] = listed[place][1]
         if self.space.plans is None:
             return firsts[place]
+        if not plans:
+            return None
         left = list(enumerate(plans))
-        for key in _KEYS:
-            values = sorted({str(getattr(plan, key)) for _, plans in listed for plan in plans})
-            if len(values) < 2:
-                continue
-            chosen = trial.suggest_categorical(key, values)
-            left = [(number, plan) for number, plan in left if str(getattr(plan, key)) == chosen]
-            if not left:
-                return None
+        for key in self._keys:
+            values = sorted({getattr(plan, key) for _, plan in left}, key=_rank)
+            place_of = trial.suggest_float(key, 0.0, 1.0)
+            chosen = values[min(int(place_of * len(values)), len(values) - 1)]
+            left = [(number, plan) for number, plan in left if getattr(plan, key) == chosen]
         return firsts[place] + left[0][0]
 
     def _take(
@@ -141,6 +145,12 @@ class Sampled:
         else:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         record(Found(point=work.point, outcome=outcome, known=known, values=combination.values, allowed=allowed))
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """Numbers in their order, then words."""
+    number = isinstance(value, (int, float))
+    return not number, float(value) if number else 0.0, str(value)
 
 
 def _optuna() -> Any:

@@ -29,6 +29,7 @@ from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
 
 ROUND = 16  # works that are given out together
+HELD = 50_000  # points that are held at once
 _LOOKED_AT = 64  # points for each work of a round that may have to wait for what is being worked out already
 
 
@@ -79,6 +80,7 @@ class _Candidate:
     bound: PlanBound
 
 
+Entry = tuple[float, int, _Candidate]  # by the least that the first objective can be, then by place in the space
 KnownOf = Callable[[Combination], Known]
 Record = Callable[[Found], None]
 
@@ -96,8 +98,10 @@ class BestFirst:
         top: How many points are wanted, in each group.
         per: Names of axes whose values make groups of their own.
         earlier: Outcomes that are there already, by the numbers of their points.
+        held: Points that are held at once.
         tally: How far it has come.
-        left_out: Plans that were not predicted, with the last bound of each.
+        left_out: Plans that were not predicted, with the last bound of each: as many as are held that cannot run, and that are
+            no better.
     """
 
     space: Space
@@ -108,17 +112,37 @@ class BestFirst:
     top: int = 5
     per: tuple[str, ...] = ()
     earlier: Mapping[int, Outcome] = field(default_factory=dict)
+    held: int = HELD
     tally: Tally = field(default_factory=Tally)
     left_out: list[tuple[Plan, PlanBound]] = field(default_factory=list)
     _layers: dict[str, LayersCost | None] = field(default_factory=dict)
     _best: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
     _front: list[tuple[float, ...]] = field(default_factory=list)
+    _listed: list[tuple[int, Bounder, Plan]] | None = None
+    _ruled_out: int = 0
 
     def run(self, record: Record) -> None:
-        """Predicts what has to be predicted, and tells each outcome as it comes."""
-        heap: list[tuple[float, int, _Candidate]] = []
-        for candidate in self._candidates():
-            self._push(heap, candidate)
+        """Predicts what has to be predicted, and tells each outcome as it comes.
+
+        Of a large space the `held` points with the lowest bounds are looked at first; then the space is walked again for those
+        behind them, until none is left that could be among the best. What is held does not grow with the space.
+        """
+        self._count()
+        cut: tuple[float, int] | None = None
+        while True:
+            heap, more = self._lowest(cut)
+            if not heap:
+                break
+            cut = max((least, number) for least, number, _ in heap)
+            self._search(heap, record)
+            if not more:
+                break
+        self._listed = None
+        self.tally.bounded = self.tally.space - self.tally.evaluated - self._ruled_out
+
+    def _search(self, heap: list[Entry], record: Record) -> None:
+        """Looks at points until none of them is left."""
+        heapq.heapify(heap)
         while heap:
             works, waiting = self._round(heap, record)
             self._work(works, heap, record)
@@ -126,36 +150,68 @@ class BestFirst:
                 self._push(heap, candidate)
             tell(f"{self.tally.evaluated} predicted, {len(heap)} of {self.tally.space} points left")
 
-    def _candidates(self) -> Iterator[_Candidate]:
-        """Every point with its first bound, layers counted beforehand."""
+    def _walk(self) -> Iterator[tuple[int, Bounder, Plan]]:
+        """Every point of the space, in its order."""
         number = 0
-        listed: list[tuple[int, Bounder, Plan]] = []
-        wanted: dict[str, SearchWork] = {}
         for combination in self.space.walk():
             bounder = Bounder(combination=combination, known=self.known_of(combination), found=self._layers)
             for plan in self.space.plans_of(combination) or ():
-                listed.append((number, bounder, plan))
+                yield number, bounder, plan
                 number += 1
-                work = bounder.wanted(plan, 0)
-                if work is not None:
-                    wanted.setdefault(key_of(work), work)
-        self.tally.space = number
-        self._probe(list(wanted.values()))
-        for number, bounder, plan in listed:
-            yield _Candidate(number=number, bounder=bounder, plan=plan, level=0, bound=bounder.bound(plan, 0))
 
-    def _push(self, heap: list[tuple[float, int, _Candidate]], candidate: _Candidate) -> None:
+    def _count(self) -> None:
+        """Counts the points, and has the layers counted that their first bounds need; a small space is noted on the way."""
+        wanted: dict[str, SearchWork] = {}
+        listed: list[tuple[int, Bounder, Plan]] | None = []
+        for number, bounder, plan in self._walk():
+            self.tally.space = number + 1
+            if listed is not None:
+                listed.append((number, bounder, plan))
+                if len(listed) > self.held:
+                    listed = None
+            work = bounder.wanted(plan, 0)
+            if work is not None:
+                wanted.setdefault(key_of(work), work)
+        self._listed = listed
+        self._probe(list(wanted.values()))
+
+    def _lowest(self, cut: tuple[float, int] | None) -> tuple[list[Entry], bool]:
+        """The `held` points with the lowest first bounds behind `cut`, but for what cannot be wanted; whether there are more."""
+        found: list[tuple[float, int, _Candidate]] = []  # the highest first
+        more = False
+        for number, bounder, plan in self._walk() if self._listed is None else self._listed:
+            candidate = _Candidate(number=number, bounder=bounder, plan=plan, level=0, bound=bounder.bound(plan, 0))
+            if self.constraints.rule_out(candidate.bound, bounder.known):
+                if cut is None:
+                    self._rule_out(candidate)
+                continue
+            least = self.objectives[0].least(candidate.bound, bounder.known)
+            if (cut is not None and (least, number) <= cut) or (cut is not None and self._beaten(candidate)):
+                continue
+            entry = (-least, -number, candidate)
+            if len(found) < self.held:
+                heapq.heappush(found, entry)
+            else:
+                more = True
+                heapq.heappushpop(found, entry)
+        return [(-least, -number, candidate) for least, number, candidate in found], more
+
+    def _rule_out(self, candidate: _Candidate) -> None:
+        """Notes a point that cannot run, or not as the constraints ask."""
+        self.tally.infeasible += 1
+        self._ruled_out += 1
+        if self._ruled_out <= self.held:
+            self.left_out.append((candidate.plan, candidate.bound))
+
+    def _push(self, heap: list[Entry], candidate: _Candidate) -> None:
         """Puts a point among those to look at, unless it cannot run."""
         known = candidate.bounder.known
         if self.constraints.rule_out(candidate.bound, known):
-            self.tally.infeasible += 1
-            self.left_out.append((candidate.plan, candidate.bound))
+            self._rule_out(candidate)
             return
         heapq.heappush(heap, (self.objectives[0].least(candidate.bound, known), candidate.number, candidate))
 
-    def _round(
-        self, heap: list[tuple[float, int, _Candidate]], record: Record
-    ) -> tuple[list[tuple[_Candidate, SearchWork]], list[_Candidate]]:
+    def _round(self, heap: list[Entry], record: Record) -> tuple[list[tuple[_Candidate, SearchWork]], list[_Candidate]]:
         """Works for one round, and points that wait for one of them."""
         works: list[tuple[_Candidate, SearchWork]] = []
         waiting: list[_Candidate] = []
@@ -164,7 +220,8 @@ class BestFirst:
             _, _, candidate = heapq.heappop(heap)
             if self._beaten(candidate):
                 self.tally.bounded += 1
-                self.left_out.append((candidate.plan, candidate.bound))
+                if self.tally.bounded <= self.held:
+                    self.left_out.append((candidate.plan, candidate.bound))
                 continue
             work = self._next_work(candidate)
             if work is None:
@@ -198,9 +255,7 @@ class BestFirst:
         family = family_of(point.target, candidate.plan, point.asked)
         return SearchWork(kind="point", point=point, family=family)
 
-    def _work(
-        self, works: list[tuple[_Candidate, SearchWork]], heap: list[tuple[float, int, _Candidate]], record: Record
-    ) -> None:
+    def _work(self, works: list[tuple[_Candidate, SearchWork]], heap: list[Entry], record: Record) -> None:
         """Has the works of a round done."""
         found: dict[int, Any] = dict(self.engine.answers([work for _, work in works]))
         for number, (candidate, work) in enumerate(works):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from meshcast.base import MeshcastError
+from meshcast.base import MeshcastError, kept_for_good
 from meshcast.explore.evaluating import evaluate, layers_costs
 from meshcast.explore.point import Outcome, Point
 from meshcast.jobs import LayersCost
@@ -60,6 +61,21 @@ def done(work: SearchWork) -> Answer:
         )
     except MeshcastError:
         return None
+
+
+class Worker:
+    """What works on in a process of its own, text in and text out."""
+
+    def __init__(self) -> None:
+        self._settled = False
+
+    def answer(self, text: str) -> str:
+        """The answer to one work. Behind the first everything is loaded, and collections need not walk over it again."""
+        found = json.dumps(answer_json(done(SearchWork.from_json(json.loads(text)))))
+        if not self._settled:
+            kept_for_good()
+            self._settled = True
+        return found
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshcast.base import UnsupportedError
 from meshcast.explore.engines.lanes import DiedError, Lanes
-from meshcast.explore.work import Answer, SearchWork, answer_of
+from meshcast.explore.work import Answer, SearchWork, Worker, answer_of
 
 
 class OnRay:
@@ -29,7 +29,7 @@ class OnRay:
                     f"no Ray cluster at {address}: {error}", where="--address", fix="ray start --head, or leave it out"
                 ) from None
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        self._actor = self._ray.remote(num_cpus=1, max_restarts=0)(_Worker)
+        self._actor = self._ray.remote(num_cpus=1, max_restarts=0)(Worker)
         self._actors: list[Any] = [None] * count
         self._died = [False] * count
         self._lanes = Lanes(count, self._do)
@@ -58,16 +58,6 @@ class OnRay:
         self._actors = [None] * len(self._actors)
         if self._started:
             self._ray.shutdown()
-
-
-class _Worker:
-    """What runs in an actor's process."""
-
-    def answer(self, text: str) -> str:
-        """The answer to one work."""
-        from meshcast.explore.work import answer_json, done
-
-        return json.dumps(answer_json(done(SearchWork.from_json(json.loads(text)))))
 
 
 def _ray() -> Any:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from meshcast.base import serve
-from meshcast.explore.work import SearchWork, answer_json, done
+from meshcast.explore.work import Worker
 
 
-def answer(_: dict[str, Any], data: bytes) -> bytes:
-    """The answer to one work."""
-    return json.dumps(answer_json(done(SearchWork.from_json(json.loads(data))))).encode()
+def answering(worker: Worker) -> Any:
+    """What `serve` calls for each work."""
+
+    def answer(_: dict[str, Any], data: bytes) -> bytes:
+        return worker.answer(data.decode()).encode()
+
+    return answer
 
 
 if __name__ == "__main__":
-    serve(answer)
+    serve(answering(Worker()))

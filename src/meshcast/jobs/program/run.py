@@ -93,7 +93,8 @@ class Run:
     @cached_property
     def full_clock_timeline(self) -> Timeline:
         """The step at the full clock."""
-        return self.paced(self.simulator.run(self.full_clock, self.network))
+        rank = self.simulator.with_times(self.full_clock, self.network)
+        return self.paced(self.simulator.timeline(rank, paths=not self.brief))
 
     @cached_property
     def _settled(self) -> tuple[float, EstimatedKernels, Timeline]:

@@ -10,7 +10,7 @@ from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind
 from meshcast.lower.splits import partial_bytes, split_parts
 from meshcast.simulate.memory import peak_memory
-from meshcast.simulate.scratch import is_library_call, scratch_bytes
+from meshcast.simulate.scratch import is_library_call, needs_once_timed, scratch_bytes
 from meshcast.workload.graph import Attention, Gemm
 from meshcast.workload.shapes import SortGeometry
 from tests.simulate.schedules import program, schedule
@@ -117,3 +117,19 @@ def test_nothing_is_written_over_a_library_calls_result() -> None:
     value = program(schedule([], [0], [0])).tensors[0].bytes
     assert temporaries(triton) == value
     assert temporaries(library) == 32 * MIB + value
+
+
+@pytest.mark.parametrize(
+    ("shape", "epilogue", "needed"),
+    [
+        (product(16384, 3072, 768, "f32"), 1.0, 192 * MIB),  # the product that a pass of its own reads
+        (product(1024, 1024, 1024, "f32"), 1.0, 32 * MIB),  # 4 MiB of product: the workspace is more
+        (product(16384, 3072, 768, "f32"), 0.0, 32 * MIB),
+        (product(32, 3072, 768, "f32"), 1.0, 0),  # few rows stay with Triton
+        (product(16384, 3072, 768), 1.0, 0),  # bf16: the epilogue stays in Triton's kernel
+    ],
+)
+def test_once_timed_an_f32_product_leaves_its_epilogue(shape: Gemm, epilogue: float, needed: int) -> None:
+    left_to_triton = kernel(shape, writes=(2,), vector_flops=epilogue)
+    assert needs_once_timed(left_to_triton, H200, tuned=True)[0] == needed
+    assert needs_once_timed(replace(left_to_triton, writes=(2, 3)), H200, tuned=True)[0] == 0  # cuBLAS's already

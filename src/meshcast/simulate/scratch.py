@@ -28,6 +28,8 @@ FEW_ROWS = 64
 SMALL_PRODUCT, SMALL_BYTE_PRODUCT = 2**29, 2**33  # multiply-adds; of 1-byte operands
 LARGE_RESULT = 16_000_000  # elements
 LONG_K, SHORT_K = 7000, 1000
+# Of these cuBLAS wins over Triton even with an epilogue, which then is a kernel of its own (all 25 of FNet's; an H200).
+SPLIT_FROM_EPILOGUE = "f32"
 FILLED = 0.95  # share of the SMs that tiles keep busy
 
 
@@ -66,7 +68,19 @@ def needs_as_compiled(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[i
 def needs_once_timed(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[int, bool]:
     """The same where a GPU would time it: cuBLAS wins some of the products that XLA, without one, left to Triton."""
     library = is_library_call(kernel, device, tuned=tuned)
-    return _workspace(device) if library and _left_to_triton(kernel) else 0, library
+    if not _left_to_triton(kernel):
+        return 0, library
+    shape = kernel.geometry
+    if (
+        isinstance(shape, Gemm)
+        and kernel.vector_flops
+        and shape.lhs_dtype == SPLIT_FROM_EPILOGUE
+        and _can_call(shape, device)
+    ):
+        # cuBLAS and a pass of its own for the epilogue: first the workspace, then the product that the pass reads.
+        product = int(shape.batch * shape.m * shape.n * element_bytes(shape.out_dtype))
+        return (max(_workspace(device), product) if _cublas_wins(shape, device) else 0), library
+    return _workspace(device) if library else 0, library
 
 
 def _left_to_triton(kernel: Kernel) -> bool:
@@ -76,12 +90,19 @@ def _left_to_triton(kernel: Kernel) -> bool:
 
 def calls_cublas(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool = True) -> bool:
     """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not."""
-    if device.vendor.lower() != "nvidia" or shape.groups > 1 or is_summed(shape) or is_tiny(shape):
+    if not _can_call(shape, device):
         return False
     if not tuned:
         return True
-    if kernel.vector_flops:
-        return False
+    return not kernel.vector_flops and _cublas_wins(shape, device)
+
+
+def _can_call(shape: Gemm, device: Device) -> bool:
+    return device.vendor.lower() == "nvidia" and shape.groups == 1 and not is_summed(shape) and not is_tiny(shape)
+
+
+def _cublas_wins(shape: Gemm, device: Device) -> bool:
+    """Whether cuBLAS is taken to be faster than Triton for a product alone."""
     element = element_bytes(shape.lhs_dtype)
     if min(shape.m, shape.n) < FEW_ROWS or not shape.reads_aligned:
         return False

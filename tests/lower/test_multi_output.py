@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -73,3 +75,26 @@ def test_a_search_that_takes_too_long_says_connected(monkeypatch: pytest.MonkeyP
     wide = [set(), *[set[int]() for _ in range(6)], {1, 2, 3, 4, 5, 6}]
     assert StepOrder(wide).connected(0, 7)
     assert not StepOrder(wide[:1] + wide[5:6] + [{1}]).connected(0, 2)
+
+
+def test_all_that_waits_moves_behind_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a question may be given up: 0 becomes one with 7, which waits for 6, and 1 to 5 wait for 0."""
+    monkeypatch.setattr("meshcast.lower.step_order.MAX_SEARCHED", 3)
+    order = StepOrder([set(), *[{0} for _ in range(5)], set(), {6}])
+    order.merge(0, 7)
+    assert sorted(range(7), key=order.places.__getitem__) == [6, 0, 1, 2, 3, 4, 5]
+
+
+def test_what_was_found_between_two_steps_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[Any] = []
+    search = StepOrder._between
+
+    def counted(self: StepOrder, *args: Any, **options: Any) -> set[int] | None:
+        searches.append(args)
+        return search(self, *args, **options)
+
+    monkeypatch.setattr(StepOrder, "_between", counted)
+    order = StepOrder([set(), {0}, set(), {2}, {1}])
+    assert not order.connected(0, 3)
+    order.merge(0, 3)
+    assert len(searches) == 2  # what 3 waits for, and what waits for 0

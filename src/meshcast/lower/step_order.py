@@ -27,6 +27,11 @@ class StepOrder:
                 self._after[earlier].add(index)
         self._places = list(range(len(before)))
         self._tree = PathTree([max(waits, default=-1) for waits in before])  # of ways that merging never cuts
+        self._searched: tuple[int, int, set[int] | None] = (
+            -1,
+            -1,
+            None,
+        )  # two steps, and what was found between them last
 
     @property
     def places(self) -> Sequence[int]:
@@ -42,6 +47,7 @@ class StepOrder:
         elif self._tree.leads(low, high):
             return True
         between = self._between(self._before, high, self._places[low], self._places[high], wanted=low)
+        self._searched = low, high, between
         return between is None or low in between
 
     def merge(self, first: int, second: int) -> None:
@@ -49,8 +55,11 @@ class StepOrder:
         places = self._places
         low, high = sorted((first, second), key=places.__getitem__)
         bounds = places[low], places[high]
-        needed = self._between(self._before, high, *bounds) or set()
+        *asked, needed = self._searched  # for this, mostly: nothing has moved since
+        if asked != [low, high] or needed is None:
+            needed = self._between(self._before, high, *bounds) or set()
         waiting = self._between(self._after, low, *bounds) or set()
+        self._searched = -1, -1, None
         order = [*sorted(needed, key=places.__getitem__), first, *sorted(waiting, key=places.__getitem__)]
         pool = sorted([bounds[0], *[places[step] for step in (*needed, *waiting)]])
         for step, place in zip(order, pool, strict=True):
@@ -58,23 +67,24 @@ class StepOrder:
         self._join(first, second)
 
     def _between(
-        self, edges: Sequence[set[int]], start: int, low: int, high: int, *, wanted: int = -1
+        self, edges: Sequence[set[int]], start: int, low: int, high: int, *, wanted: int | None = None
     ) -> set[int] | None:
-        """Steps at places between two that some edges lead to from one of these; the other itself where a way of several
-        edges leads there, which ends the search if it is `wanted`; None where too many would have to be looked at.
+        """Steps at places between two that some edges lead to from one of these.
+
+        Where a step is `wanted`, the search ends with it if a way of several edges leads there, and it is among what is given;
+        None where too many would have to be looked at for it.
         """
         places = self._places
-        found: set[int] = set()
-        waiting = [step for step in edges[start] if low < places[step] < high]
-        found.update(waiting)
+        found = {step for step in edges[start] if low < places[step] < high}
+        waiting = list(found)
         while waiting:
             for step in edges[waiting.pop()]:
-                if low <= places[step] <= high and step not in found:
+                if step not in found and low <= places[step] <= high:
                     found.add(step)
+                    if step == wanted:
+                        return found
                     waiting.append(step)
-            if wanted in found:
-                break
-            if len(found) > MAX_SEARCHED:
+            if wanted is not None and len(found) > MAX_SEARCHED:
                 return None
         return found
 

@@ -65,3 +65,25 @@ def test_slices_at_any_place_cost_the_same_and_all_of_an_array_nothing() -> None
     assert again.cost is first.cost
     assert (first.cost.written_bytes, all_of_it.cost.written_bytes, update.cost.written_bytes) == (32, 0, 32)
     assert second.cost is update.cost
+
+
+def convolved(name: str, padding: str) -> str:
+    return f"""%{name} = "stablehlo.convolution"(%image, %filter) <{{batch_group_count = 1 : i64,
+        dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>, feature_group_count = 1 : i64,
+        padding = dense<{padding}> : tensor<1x2xi64>}}> : (tensor<1x8x4xf32>, tensor<3x4x4xf32>) -> tensor<1x8x4xf32>"""
+
+
+def test_what_shifts_data_is_told_apart_by_its_attributes() -> None:
+    """Of a program on one device: padded on both sides, 2 of the 24 pairs of a place and a tap are outside, else 1 + 2."""
+    *_, first, again, aside, head, tail = ops_of(
+        "%image = stablehlo.reshape %x : (tensor<8x4xf32>) -> tensor<1x8x4xf32>",
+        "%filter = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<3x4x4xf32>",
+        convolved("a", "[[1, 1]]"),
+        convolved("b", "[[1, 1]]"),
+        convolved("c", "[[2, 0]]"),
+        "%d = stablehlo.slice %x [0:2, 0:4] : (tensor<8x4xf32>) -> tensor<2x4xf32>",
+        "%e = stablehlo.slice %x [6:8, 0:4] : (tensor<8x4xf32>) -> tensor<2x4xf32>",
+    )
+    assert again.cost is first.cost
+    assert (first.cost.matrix_flops, aside.cost.matrix_flops) == (22 * 32.0, 21 * 32.0)
+    assert tail.cost is head.cost

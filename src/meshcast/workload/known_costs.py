@@ -7,15 +7,20 @@ from typing import Any
 
 from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading, Rule
-from meshcast.workload.rules import COSTED_ALSO_BY, COSTED_BY
+from meshcast.workload.rules import COSTED_ALSO_BY, COSTED_BY, COSTED_WHOLE_BY
 
 
 class KnownCosts:
-    """Costs of ops that follow from their types and a few attributes alone (`COSTED_BY`)."""
+    """Costs of ops that follow from their types and a few attributes alone (`COSTED_BY`).
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        """Begins with none; `tensors` are the types of all values, and may grow."""
+    Args:
+        tensors: The types of all values, which may grow.
+        sharded: Whether the program is shared out over devices; where it is not, `COSTED_WHOLE_BY` has more such ops.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], *, sharded: bool) -> None:
         self._tensors = tensors
+        self._asked = dict(COSTED_BY) if sharded else {**COSTED_BY, **COSTED_WHOLE_BY}
         self._found: dict[tuple[object, ...], Cost] = {}
 
     def of(
@@ -25,7 +30,7 @@ class KnownCosts:
 
         Types go by identity, which `tensors` keeps: the reader makes one object of equal ones.
         """
-        asked = COSTED_BY.get(name)
+        asked = self._asked.get(name)
         if asked is None:
             return None
         tensors = self._tensors

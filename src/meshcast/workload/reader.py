@@ -63,7 +63,7 @@ class _Reader(NumberedValues):
         self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
         self._launch: CompiledLaunch | None = None
         self._on_chip: set[int] = set()
-        self._costs = KnownCosts(self._tensors)
+        self._costs = KnownCosts(self._tensors, sharded=program.partitioned)
         self._equal = EqualOps(self._tensors)
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,

@@ -63,9 +63,26 @@ COSTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+# The same of ops that shift data: of a program that is shared out they may also have to exchange some (`collectives.implied`).
+COSTED_WHOLE_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "stablehlo.concatenate": (),
+        "stablehlo.convolution": (
+            "dimension_numbers", "window_strides", "padding", "lhs_dilation", "rhs_dilation", "precision_config", "algorithm",
+        ),
+        "stablehlo.pad": (),
+        "stablehlo.reverse": (),
+        "stablehlo.slice": (),
+    }
+)  # fmt: skip
+
 # What the cost of some of them depends on beside; where an op gives None, on more.
 COSTED_ALSO_BY: Mapping[str, Callable[[Any], Hashable]] = MappingProxyType(
-    {"stablehlo.dynamic_slice": indexing.takes_whole, "stablehlo.reduce": regions.plain_body}
+    {
+        "stablehlo.dynamic_slice": indexing.takes_whole,
+        "stablehlo.reduce": regions.plain_body,
+        "stablehlo.slice": indexing.takes_whole,
+    }
 )
 
 # Ops that a composite of the same name costs as much as: their rules need nothing that a composite does not carry. Others
@@ -88,4 +105,4 @@ REFUSED: Mapping[str, str] = MappingProxyType(
     }
 )
 
-__all__ = ["COMPOSITES", "COSTED_ALSO_BY", "COSTED_BY", "REFUSED", "RULES", "STRUCTURAL"]
+__all__ = ["COMPOSITES", "COSTED_ALSO_BY", "COSTED_BY", "COSTED_WHOLE_BY", "REFUSED", "RULES", "STRUCTURAL"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -85,16 +85,41 @@ def test_all_that_waits_moves_behind_however_much_it_is(monkeypatch: pytest.Monk
     assert sorted(range(7), key=order.places.__getitem__) == [6, 0, 1, 2, 3, 4, 5]
 
 
+def counting_looks(order: StepOrder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets a number whenever the edges of a step are looked at."""
+    looks: list[int] = []
+
+    class Counted(set[int]):
+        def __iter__(self) -> Iterator[int]:
+            looks.append(len(self))
+            return super().__iter__()
+
+    for edges in ("_before", "_after"):
+        monkeypatch.setattr(order, edges, [Counted(each) for each in getattr(order, edges)])
+    return looks
+
+
 def test_what_was_found_between_two_steps_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    searches: list[Any] = []
-    search = StepOrder._between
-
-    def counted(self: StepOrder, *args: Any, **options: Any) -> set[int] | None:
-        searches.append(args)
-        return search(self, *args, **options)
-
-    monkeypatch.setattr(StepOrder, "_between", counted)
     order = StepOrder([set(), {0}, set(), {2}, {1}])
     assert not order.connected(0, 3)
+    looks = counting_looks(order, monkeypatch)
     order.merge(0, 3)
-    assert len(searches) == 2  # what 3 waits for, and what waits for 0
+    assert len(looks) == 4  # what waits for 0 and what waits for that; both edges of 3, which become those of 0
+
+
+def test_where_nothing_has_to_come_first_nothing_moves_and_none_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 to 9 wait for one another and for 0; 10 waits for nothing and becomes a part of 0."""
+    order = StepOrder([set(), *[{index} for index in range(9)], set()])
+    assert not order.connected(0, 10)
+    looks = counting_looks(order, monkeypatch)
+    order.merge(0, 10)
+    assert order.places[:10] == list(range(10))
+    assert len(looks) == 3  # who waits for 0; both edges of 10
+
+
+def test_what_is_next_to_the_earlier_step_is_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """11 waits for 2 to 10, of which 2 leads to 0 over 1 and the others to nothing."""
+    order = StepOrder([set(), {0}, {1}, *[set() for _ in range(8)], set(range(2, 11))])
+    looks = counting_looks(order, monkeypatch)
+    assert 0 in (order._waited_for(0, 11) or ())
+    assert looks == [9, 1, 1]

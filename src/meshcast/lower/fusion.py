@@ -149,7 +149,7 @@ class _Sweep:
                     fusion = self._fusion(root)
                     fusion.add(op, operands)
                     if asks:
-                        found = asked.get(root) or self._asked(users, root)
+                        found = asked.get(root) or self._asked(users, root, fusion)
                         elsewhere = kind is not OpKind.ELEMENTWISE
                         fusion.asking[index] = (frozenset((index,)), found[1]) if elsewhere else found
                 return owners
@@ -219,7 +219,7 @@ class _Sweep:
             return False
         times = 0
         for root in owners:
-            found = asked[root] = self._asked(users, root)
+            found = asked[root] = self._asked(users, root, self._fusion(root))
             times += found[1]
         return times == 1 or self._worth_repeating(index, times)
 
@@ -229,7 +229,7 @@ class _Sweep:
     def _is_windowed(self, users: Sequence[int]) -> bool:
         return any(self._kinds[user] is OpKind.WINDOW for user in users)
 
-    def _asked(self, users: Sequence[int], root: int) -> tuple[frozenset[int], int]:
+    def _asked(self, users: Sequence[int], root: int, fusion: Growing) -> tuple[frozenset[int], int]:
         """Which ops of a fusion ask for an op's elements at places of their own, and how often it is computed for that.
 
         Arithmetic asks for its operands where it is asked itself; whatever moves elements (slices, pads, transposes)
@@ -238,7 +238,7 @@ class _Sweep:
         """
         if root in self._reductions:
             return self._roots[root], 1
-        asking = self._fusion(root).asking
+        asking = fusion.asking
         if len(users) == 1:
             return asking[users[0]]
         asked = [asking[user] for user in users if user in asking]
@@ -260,8 +260,8 @@ class _Sweep:
         elements, row = self._tensors[result].elements, self._rows.get(result)
         readers: list[Repeating] = []
         for root in owners if len(owners) == 1 else sorted(owners):
-            places, copies = asked[root] = self._asked(users, root)
             fusion = self._fusion(root)
+            places, copies = asked[root] = self._asked(users, root, fusion)
             by_rows = row == fusion.space or root in self._reductions
             readers.append((fusion, elements if by_rows else self._asked_elements(fusion, places, elements), copies))
         return takes_in(op, self._reads[index], elements, self._work[result], readers)

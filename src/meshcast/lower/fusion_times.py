@@ -169,4 +169,5 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
 
 def arithmetic_rate(elements: int) -> float:
     """Cycles a second of a kernel over so many elements: each has a lane, while there are lanes."""
-    return _CYCLES_PER_S * max(1, min(_LANES, elements))
+    lanes = _LANES if elements > _LANES else elements or 1
+    return _CYCLES_PER_S * lanes

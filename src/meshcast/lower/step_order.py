@@ -2,12 +2,14 @@
 
 Whatever a step waits for stands before it. So a way from one step to another can only go over steps that stand between them, and
 a search between two neighbours in program order is short, however long the program is. When two steps become one, what the later
-one waits for and stands between them moves before, and what waits for the earlier one moves behind; nothing else moves.
+one waits for and stands between them moves before, and what waits for the earlier one and stands before any of that moves behind;
+nothing else moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 
 from meshcast.lower.contraction import PathTree
 
@@ -46,7 +48,7 @@ class StepOrder:
                 return True
         elif self._tree.leads(low, high):
             return True
-        between = self._between(self._before, high, self._places[low], self._places[high], wanted=low)
+        between = self._waited_for(low, high)
         self._searched = low, high, between
         return between is None or low in between
 
@@ -57,8 +59,10 @@ class StepOrder:
         bounds = places[low], places[high]
         *asked, needed = self._searched  # for this, mostly: nothing has moved since
         if asked != [low, high] or needed is None:
-            needed = self._between(self._before, high, *bounds) or set()
-        waiting = self._between(self._after, low, *bounds) or set()
+            needed = self._between(self._before, high, *bounds)
+        # What waits and stands behind everything that is needed stays where it is.
+        last = max([places[step] for step in needed], default=bounds[0])
+        waiting = self._between(self._after, low, bounds[0], last)
         self._searched = -1, -1, None
         order = [*sorted(needed, key=places.__getitem__), first, *sorted(waiting, key=places.__getitem__)]
         pool = sorted([bounds[0], *[places[step] for step in (*needed, *waiting)]])
@@ -66,26 +70,38 @@ class StepOrder:
             places[step] = place
         self._join(first, second)
 
-    def _between(
-        self, edges: Sequence[set[int]], start: int, low: int, high: int, *, wanted: int | None = None
-    ) -> set[int] | None:
-        """Steps at places between two that some edges lead to from one of these.
+    def _waited_for(self, low: int, high: int) -> set[int] | None:
+        """Steps between two that the later one waits for; None where too many would have to be looked at.
 
-        Where a step is `wanted`, the search ends with it if a way of several edges leads there, and it is among what is given;
-        None where too many would have to be looked at for it.
+        The search ends with the earlier one, which is then among them, if a way of several edges leads there. What stands
+        first is looked at first, as it is next to that one.
         """
+        places, before = self._places, self._before
+        first, last = places[low], places[high]
+        found = {step for step in before[high] if first < places[step] < last}
+        waiting = [(places[step], step) for step in found]
+        heapify(waiting)
+        while waiting:
+            for step in before[heappop(waiting)[1]]:
+                if step not in found and places[step] >= first:
+                    found.add(step)
+                    if step == low:
+                        return found
+                    heappush(waiting, (places[step], step))
+            if len(found) > MAX_SEARCHED:
+                return None
+        return found
+
+    def _between(self, edges: Sequence[set[int]], start: int, low: int, high: int) -> set[int]:
+        """Steps at places between two that some edges lead to from the step at one of these."""
         places = self._places
         found = {step for step in edges[start] if low < places[step] < high}
         waiting = list(found)
         while waiting:
             for step in edges[waiting.pop()]:
-                if step not in found and low <= places[step] <= high:
+                if step not in found and low < places[step] < high:
                     found.add(step)
-                    if step == wanted:
-                        return found
                     waiting.append(step)
-            if wanted is not None and len(found) > MAX_SEARCHED:
-                return None
         return found
 
     def _join(self, first: int, second: int) -> None:

@@ -1,13 +1,15 @@
 """What a program costs that a warm process sees for the first time, stage by stage, beside its MLIR parse alone.
 
 Every program is predicted in processes of its own, which have predicted another one before: what imports, catalogues and
-fits take is paid by then, and nothing is known of this one. Figures are medians of CPU seconds over the processes.
+fits take is paid by then, and nothing is known of this one. Kernels are modelled: no GPU compiler is asked, nor is what
+one answered before. Figures are medians of CPU seconds over the processes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -108,10 +110,12 @@ def programs(folder: Path) -> dict[str, Path]:
 def medians(path: Path, warming: Path, repeats: int) -> dict[str, float]:
     """Median seconds over processes, by name."""
     seconds: dict[str, list[float]] = {}
+    modelled = {**os.environ, "MESHCAST_GPU_COMPILER": "none"}
     for staged in (False, True):
         command = [sys.executable, __file__, "--one", str(path), "--warming", str(warming)]
         for _ in range(repeats):
-            done = subprocess.run([*command, *(["--staged"] if staged else [])], check=True, capture_output=True)
+            asked = [*command, *(["--staged"] if staged else [])]
+            done = subprocess.run(asked, check=True, capture_output=True, env=modelled)
             for name, value in json.loads(done.stdout).items():
                 seconds.setdefault(name, []).append(value)
     return {name: statistics.median(values) for name, values in seconds.items()}

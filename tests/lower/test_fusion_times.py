@@ -56,3 +56,34 @@ def test_what_follows_from_constants_alone_is_no_kernel() -> None:
 
     (kernel,) = kernels(lower_function(step, spec(4096, 768)))
     assert kernel.kind is KernelKind.REDUCTION
+
+
+def test_what_leads_to_a_value_over_several_ways_is_computed_once_with_it() -> None:
+    """The sine is read twice, but all ways from it meet before two reductions, along rows and columns, read the end."""
+
+    def step(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        t = jnp.sin(x)
+        met = (t * y) + (t - y)
+        return jnp.sum(met, 0), jnp.max(met, 1)
+
+    made = kernels(lower_function(step, spec(4096, 4096), spec(4096, 4096)))
+    assert sum(k.transcendentals for k in made) == 4096 * 4096
+
+
+def test_an_uneven_join_is_written_once_for_several_readers() -> None:
+    def step(x: jax.Array, y: jax.Array, width: int) -> tuple[jax.Array, jax.Array]:
+        joined = jnp.concatenate([x[:, :width], y], 1)
+        return jnp.sum(joined, 0), jnp.max(joined, 1)
+
+    def joins(width: int) -> int:
+        made = kernels(lower_function(lambda x, y: step(x, y, width), spec(4096, 4096), spec(4096, 4096)))
+        return sum("stablehlo.concatenate" in k.ops for k in made)
+
+    assert joins(7) == 1
+    assert joins(64) == 2
+
+
+def test_slices_ask_a_join_for_their_own_elements_alone() -> None:
+    """Two rolls: the second join asks the first one for every element once, in two slices."""
+    made = kernels(lower_function(lambda x: jnp.roll(jnp.roll(x, 5, 0), 7, 1), spec(4096, 4096)))
+    assert len(made) == 1

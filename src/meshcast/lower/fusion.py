@@ -181,7 +181,7 @@ class _Sweep:
             found.asking[root] = self._roots[root], 1
             if self._rules.timed:
                 found.rate = arithmetic_rate(space)
-                found.cycles = cycles_of(op, by_constant=False) * space
+                found.cycles = cycles_of(op, self._tensors, by_constant=False) * space
                 found.moved = dict(zip(operands, op.cost.operand_bytes, strict=False))
                 found.read = sum(found.moved.values())
         return found
@@ -263,7 +263,9 @@ class _Sweep:
             fusion = self._fusion(root)
             places, copies = asked[root] = self._asked(users, root, fusion)
             by_rows = row == fusion.space or root in self._reductions
-            readers.append((fusion, elements if by_rows else self._asked_elements(fusion, places, elements), copies))
+            evaluated = elements if by_rows else self._asked_elements(fusion, places, elements)
+            fusion.evaluated[index] = evaluated
+            readers.append((fusion, evaluated, copies))
         return takes_in(op, self._reads[index], elements, self._work[result], readers)
 
     def _work_of_values(self) -> dict[int, Work]:
@@ -275,21 +277,18 @@ class _Sweep:
         ]
         exits = single_exits(inside)
         constants = self._known.constants
-        return work_of_values(members, self._operands, self._tensors, constants, exits, self._is_read_alone)
-
-    def _is_read_alone(self, value: int) -> bool:
-        """Whether one op that may compute it reads a value, and nobody else."""
-        readers = self._readers.get(value, ())
-        return value not in self._pinned and (len(readers) == 1 or len(set(readers)) == 1)
+        return work_of_values(members, self._operands, self._tensors, constants, exits)
 
     def _asked_elements(self, fusion: Growing, places: frozenset[int], elements: int) -> int:
-        """How many of an op's `elements` places ask for: as many as they give, of a part of it no more than that has."""
+        """How many of an op's `elements` places ask for: as many as they give; where they join or pad, its share of those."""
         asked = 0
         for place in places:
-            given, kind = fusion.space * fusion.asking[place][1], self._kinds[place]
+            given, kind = fusion.evaluated.get(place) or fusion.space * fusion.asking[place][1], self._kinds[place]
             if kind in _ASKING_OTHERWISE:
                 window = self._ops[place].cost.geometry
-                if kind in _PARTS:
+                if kind is OpKind.MOVE:
+                    given = min(given, given * elements // (self._tensors[self._ops[place].results[0]].elements or 1))
+                elif kind in _PARTS:
                     given = min(given, elements)
                 elif isinstance(window, Window):
                     given *= math.prod(window.window)

@@ -12,7 +12,7 @@ device alone, and what is decided goes by ratios of times that hardly differ bet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from meshcast.lower.growing import Growing
@@ -30,24 +30,61 @@ _BYTES_PER_S = 4.8e12
 _OVERLAP = 0.95
 
 _DEFAULT_CYCLES = 3.0
-_SLOW_CYCLES = 100.0  # of a function that is not listed
-_CYCLES = {
-    "add": 7, "subtract": 7, "multiply": 3, "divide": 19, "exponential": 79, "exponential_minus_one": 190, "log": 166,
-    "log_plus_one": 229, "rsqrt": 75, "sqrt": 75, "cbrt": 178, "tanh": 467, "logistic": 176, "power": 510, "cosine": 978,
-    "sine": 958, "atan2": 431,
+_SLOW_CYCLES = 100.0  # of a function that XLA expands and that is not listed
+# Functions that XLA measured on an H100 (sm_90), by the type of their result.
+_CYCLES: dict[str, dict[str, int]] = {
+    "add": {"f32": 7, "f16": 7, "f64": 15, "complex<f32>": 7, "complex<f64>": 15},
+    "subtract": {"f32": 7, "f16": 7, "f64": 15, "complex<f32>": 7, "complex<f64>": 15},
+    "multiply": {"f32": 3, "f16": 7, "f64": 15, "i8": 7, "i16": 7, "i64": 11, "complex<f32>": 79, "complex<f64>": 39},
+    "divide": {
+        "f32": 19, "f16": 43, "f64": 526, "i8": 356, "i16": 364, "i32": 297, "i64": 685, "ui8": 300, "ui16": 304, "ui32": 122,
+        "ui64": 629, "complex<f32>": 498, "complex<f64>": 2280,
+    },
+    "exponential": {"f32": 79, "f16": 102, "f64": 376, "complex<f32>": 641, "complex<f64>": 1342},
+    "exponential_minus_one": {"f32": 190, "f16": 217, "f64": 712, "complex<f32>": 2055, "complex<f64>": 1275},
+    "log": {"f32": 166, "f16": 182, "f64": 815, "complex<f32>": 756, "complex<f64>": 2455},
+    "log_plus_one": {"f32": 229, "f16": 245, "f64": 1259, "complex<f32>": 633, "complex<f64>": 2403},
+    "rsqrt": {"f32": 75, "f16": 95, "f64": 277, "complex<f32>": 3148, "complex<f64>": 5500},
+    "sqrt": {"f32": 75, "f16": 95, "f64": 332, "complex<f32>": 4344, "complex<f64>": 6636},
+    "cbrt": {"f32": 178, "f16": 201, "f64": 586},
+    "tanh": {"f32": 467, "f16": 502, "f64": 431, "complex<f32>": 2379, "complex<f64>": 4613},
+    "power": {
+        "f32": 510, "f16": 526, "f64": 2205, "i8": 122, "i16": 122, "i32": 71, "i64": 253, "ui8": 122, "ui16": 126, "ui32": 71,
+        "ui64": 253, "complex<f32>": 5532, "complex<f64>": 8363,
+    },
+    "cosine": {"f32": 978, "f16": 997, "f64": 558, "complex<f32>": 2415, "complex<f64>": 1750},
+    "sine": {"f32": 958, "f16": 993, "f64": 554, "complex<f32>": 2324, "complex<f64>": 1999},
+    "atan2": {"f32": 431, "f16": 451, "f64": 930, "complex<f32>": 6462, "complex<f64>": 13131},
+    "logistic": {"f32": 108, "f16": 155, "f64": 920},  # is expanded: 1 / (1 + exp(-x))
+    "tan": {"f32": 1955, "f16": 2033, "f64": 1638},  # sine by cosine
+    "erf": {},
 }  # fmt: skip
+_NARROW = frozenset({"bf16", "f8E4M3FN", "f8E5M2"})  # computed in f32
+# A join is a comparison and a branch; one along an inner dimension whose first piece is no multiple of a warp is made dear, so
+# that nothing slow is computed behind it (GpuHloCostAnalysis::HandleConcatenate).
+_JOIN_CYCLES, _UNEVEN_JOIN_CYCLES = 6.0, 400.0
+_WARP = 32
 _MOVING = frozenset(
     {OpKind.BROADCAST, OpKind.GENERATE, OpKind.SLICE, OpKind.MOVE, OpKind.TRANSPOSE, OpKind.GATHER, OpKind.VIEW}
 )
 
 
-def cycles_of(op: Op, by_constant: bool) -> float:
+def cycles_of(op: Op, tensors: Sequence[Tensor], *, by_constant: bool) -> float:
     """Cycles that an op takes for one element of its result; a division by a constant is a multiplication."""
     if op.cost.kind in _MOVING:
-        return 0.0
-    name = op.name.rpartition(".")[2]
-    known = _CYCLES.get("multiply" if by_constant and name == "divide" else name)
-    return float(known) if known else _SLOW_CYCLES if op.cost.transcendentals else _DEFAULT_CYCLES
+        return _joining(op, tensors) if op.cost.kind is OpKind.MOVE and op.name.endswith("concatenate") else 0.0
+    name, dtype = op.name.rpartition(".")[2], op.cost.dtype
+    by_type = _CYCLES.get("multiply" if by_constant and name == "divide" else name)
+    if by_type is None:
+        return _SLOW_CYCLES if op.cost.transcendentals else _DEFAULT_CYCLES
+    return float(by_type.get("f32" if dtype in _NARROW else dtype, _DEFAULT_CYCLES))
+
+
+def _joining(op: Op, tensors: Sequence[Tensor]) -> float:
+    """Cycles for an element of a concatenation."""
+    whole, first = tensors[op.results[0]].shape, tensors[op.operands[0]].shape
+    along = next((dim for dim, (size, part) in enumerate(zip(whole, first, strict=False)) if size != part), 0)
+    return _UNEVEN_JOIN_CYCLES if along and first[along] % _WARP else _JOIN_CYCLES
 
 
 class Work(NamedTuple):
@@ -73,7 +110,6 @@ def work_of_values(
     tensors: Sequence[Tensor],
     constants: Set[int],
     exits: Sequence[int],
-    is_read_alone: Callable[[int], bool],
 ) -> dict[int, Work]:
     """What it takes to have each value, with the ops that lead to it alone.
 
@@ -86,31 +122,35 @@ def work_of_values(
         tensors: Types of all values.
         constants: Values that are known before a run.
         exits: The single exit of each op (`single_exits`).
-        is_read_alone: Whether a single op reads a value.
     """
     found: dict[int, Work] = {}
     cycles: dict[tuple[int, str, bool], float] = {}  # by cost, which most ops of a long program share, and name
-    behind: dict[int, list[int]] = {}  # exit -> values that lead to it alone
+    # exit -> values that lead to it alone, each with what it takes to have it from memory
+    behind: dict[int, list[tuple[int, dict[int, float]]]] = {}
     for index, (op, reads) in members.items():
         read_values = operands[index]
         by_constant = len(read_values) == 2 and read_values[1] in constants
         kind = (id(op.cost), op.name, by_constant)
         own = cycles.get(kind)
-        if own is None:
-            own = cycles[kind] = cycles_of(op, by_constant=by_constant)
+        if own is None or (own >= _JOIN_CYCLES and op.cost.kind is OpKind.MOVE):  # a join's goes by its shape
+            own = cycles[kind] = cycles_of(op, tensors, by_constant=by_constant)
         result = op.results[0]
         elements = tensors[result].elements
-        chain, read = own, 0.0
-        for value, size in reads if len(reads) < 2 else dict(reads).items():
-            before = found.get(value)
-            alone = before is not None and value not in constants and tensors[value].elements == elements
-            read += before.read if before is not None and alone and is_read_alone(value) else size
-        for value in behind.pop(index, ()):
+        chain = own
+        read: dict[int, float] = dict(reads)
+        leading = behind.pop(index, ())
+        for value, outside in leading:
             size, before = tensors[value].elements, found[value]
             chain += before.chain if size >= elements else before.chain * size / elements
-        found[result] = Work(own, chain, read)
+            if len(outside) > len(read):
+                read, outside = outside, read
+            for other, moved in outside.items():
+                read[other] = max(moved, read.get(other, 0.0))
+        for value, _ in leading:
+            read.pop(value, None)
+        found[result] = Work(own, chain, sum(read.values()))
         if exits[index] != NO_EXIT and result not in constants:
-            behind.setdefault(exits[index], []).append(result)
+            behind.setdefault(exits[index], []).append((result, read))
     return found
 
 

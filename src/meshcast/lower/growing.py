@@ -29,6 +29,7 @@ class Growing:
         "asking",
         "copies",
         "cycles",
+        "evaluated",
         "moved",
         "rate",
         "read",
@@ -48,6 +49,7 @@ class Growing:
         # By the place of a member that reads something: which ops ask for its operands at places of their own, itself unless it
         # is arithmetic, and how often each of its operands' elements is computed for that.
         self.asking: dict[int, tuple[frozenset[int], int]] = {}
+        self.evaluated: dict[int, int] = {}  # by the place of a member: how many of its elements are computed
         self._joined = [(root, operands)]
         self._judged = 0  # how many of those that joined the next three are true of
         self._is_plain = True

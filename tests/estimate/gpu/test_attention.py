@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from meshcast.estimate.energy import idle_watts
+from meshcast.estimate.gpu.attention import attention
+from meshcast.estimate.gpu.clocks import MEASURED_CLOCK_SHARE, power_draw
 from meshcast.estimate.gpu.estimator import GpuAnalytical
+from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
-from meshcast.estimate.measurements.calls import backward_kernel, read_calls
+from meshcast.estimate.measurements.calls import backward_kernel, read_calls, read_row
 from meshcast.estimate.measurements.silicon_kernels import attention_kernel
+from meshcast.estimate.power import settled_clock
 from meshcast.evidence.fits.fitting import geomean_error
 from meshcast.evidence.fits.gpu import attention_calls, attention_probes, residual
 from meshcast.hardware import load_device
@@ -37,6 +44,54 @@ def test_flash_2_multiplies_by_warps_on_hopper() -> None:
     assert 1.5 < seconds(library="flash-2", backward=True) / seconds(backward=True) < 2.4
     a100 = seconds("a100-sxm-80gb", library="flash-2") / seconds("a100-sxm-80gb")
     assert a100 < 1.5 < seconds(library="flash-2") / seconds()
+
+
+def settled_mhz(device: str = "h200", **changes: Any) -> float:
+    """The clock that a call repeated without a pause settles at under the power cap."""
+    shape = replace(SHAPE, **changes)
+    kernel = attention_kernel(replace(shape, backward=False))
+    kernel = backward_kernel(kernel, shape) if shape.backward else kernel
+    on = load_device(device)
+    draw = GpuAnalytical().estimate([kernel], on).draw
+    assert draw is not None
+    return settled_clock(draw, np.ones(1), on, "sustained") * on.clock_hz / 1e6
+
+
+def test_products_by_warps_meet_the_cap_on_hopper() -> None:
+    """FlashAttention-2 forward falls to 1885 of 1980 MHz at 700 W, its backward pass of 32,768 tokens to 1932 (measured)."""
+    assert settled_mhz(library="flash-2") == pytest.approx(1885, rel=0.02)
+    longest = settled_mhz(library="flash-2", backward=True, batch=1, q_len=32768, kv_len=32768)
+    assert longest == pytest.approx(1932, rel=0.03)
+
+
+def test_a_lower_cap_slows_flash_2_as_its_energy_says() -> None:
+    """Above idle 384 of 584 W: the clock falls by (384 / 584)^(1 / (1 + k)), k being 1.677, but for what memory draws."""
+    share = settled_mhz("h100-sxm-500w", library="flash-2") / settled_mhz("h100-sxm", library="flash-2")
+    assert share == pytest.approx((384 / 584) ** (1 / 2.677), rel=0.02)
+
+
+def test_one_energy_of_warps_fits_measured_clocks() -> None:
+    """The energy of a product that each measured call's clock asks for, over that of warp groups: their median is shipped."""
+    h200 = load_device("h200")
+    parameters = shipped_gpu_calibration().parameters
+    machine = GpuMachine(device=h200, parameters=replace(parameters, warp_joules=1.0))
+    found = []
+    for row in map(json.loads, MEASURED.read_text().splitlines()):
+        for call in read_row(row):
+            if call.group != "attention flash2" or call.burst < 1e-3:
+                continue
+            share = row["-".join(call.id.split("-")[:2])]["mhz"] * 1e6 / h200.clock_hz
+            if share > 0.997:  # the cap is not reached
+                continue
+            work = attention(call.kernel, machine)
+            draw = power_draw([work], np.array([call.burst]), machine)
+            products = work.matrix_joules / MEASURED_CLOCK_SHARE**parameters.frequency_power
+            above_idle = (h200.tdp_watts - idle_watts(h200)) * call.burst / share - draw.static[0]
+            dynamic = above_idle / share**parameters.frequency_power
+            found.append((dynamic - (draw.dynamic[0] - products)) / products)
+    assert len(found) == 12
+    assert parameters.warp_joules == pytest.approx(np.median(found), rel=0.01)
+    assert np.ptp(found) < 0.2
 
 
 def test_flash_1_takes_twice_as_long_as_flash_2() -> None:

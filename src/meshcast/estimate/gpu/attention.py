@@ -17,8 +17,9 @@ FlashAttention of 2022 takes twice as long as FlashAttention-2: 25 to 40 % of an
 section 1).
 
 cuDNN's kernels multiply by warp groups on Hopper. FlashAttention-2 was written for Ampere and multiplies by single warps, which
-reach a share of the peak there (Shah 2024 finds a third of it in use). cuDNN clears its result first; both backward
-passes clear, convert and pre-multiply whole operands.
+reach a share of the peak there (Shah 2024 finds a third of it in use) and draw more for each product: operands pass through
+registers, where warp groups read them from shared memory. cuDNN clears its result first; both backward passes clear, convert
+and pre-multiply whole operands.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class _Shares:
     products: float
     exponentials: float
     passes: float  # over one operand, besides the products
+    joules: float = 1.0  # of a product, over those of a product by warp groups
 
 
 def _shares(shape: Attention, machine: GpuMachine) -> _Shares:
@@ -53,10 +55,14 @@ def _shares(shape: Attention, machine: GpuMachine) -> _Shares:
     passes = p.flash_backward_passes if shape.backward else 1.0
     if shape.library != "cudnn":
         slower = FLASH_1 if shape.library == "flash-1" else 1.0
-        warps = p.warp_products if machine.generation.clusters else 1.0
+        warps, joules = (p.warp_products, p.warp_joules) if machine.generation.clusters else (1.0, 1.0)
         share = (p.flash2_backward_share if shape.backward else p.flash2_share) / slower
-        exponentials = p.flash2_exp * slower
-        return _Shares(products=warps * share, exponentials=exponentials, passes=passes if shape.backward else 0.0)
+        return _Shares(
+            products=warps * share,
+            exponentials=p.flash2_exp * slower,
+            passes=passes if shape.backward else 0.0,
+            joules=joules,
+        )
     if shape.backward:
         return _Shares(products=p.flash_backward_share, exponentials=p.flash_backward_exp, passes=passes)
     return _Shares(products=p.flash_share, exponentials=p.flash_exp, passes=passes)
@@ -111,7 +117,7 @@ def attention(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         fixed=launches * machine.launch,
         memory=moved.seconds + cleared.seconds,
         dram_bytes=moved.dram_bytes + cleared.dram_bytes,
-        matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device),
+        matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device) * reached.joules,
         instructions=kernel.vector_flops,
         formula="t = n launch + |max(last, mma + exp + tail last), mem|_p + clear",
         terms=(

@@ -105,6 +105,7 @@ class GpuParameters:
         "share of Hopper's peak that products by single warps (mma.sync) can reach; those of warp groups reach all",
         0.63,
     )
+    warp_joules: float = _about("energy of a product by single warps on Hopper, over that of one by warp groups", 1.5)
     flash2_share: float = _about("share of the warps' peak of FlashAttention-2's products", 0.65)
     flash2_backward_share: float = _about("the same of its backward pass", 0.5)
     flash2_exp: float = _about("exponentials of FlashAttention-2 that products do not hide", 1.0)

@@ -32,10 +32,11 @@ class Call:
 def read_calls(path: Path) -> list[Call]:
     """The calls of a file that the host does not hold up."""
     rows = (json.loads(line) for line in path.read_text().splitlines())
-    return [call for row in rows for call in _calls(row) if call.burst <= HOST_BOUND * call.sustained]
+    return [call for row in rows for call in read_row(row) if call.burst <= HOST_BOUND * call.sustained]
 
 
-def _calls(row: Mapping[str, Any]) -> Iterator[Call]:
+def read_row(row: Mapping[str, Any]) -> Iterator[Call]:
+    """The calls of one measured line, those that wait for the host among them; none for lines of other kinds."""
     if row["what"] == "product":
         size = row["m"], row["n"], row["k"]
         for name, dtype in _PRODUCTS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ def test_a_complete_row_lacks_nothing() -> None:
     assert found.command.startswith(
         "meshcast predict llama3-8b --on dgx-h100 --devices 8 --stack pytorch-fsdp --plan dp=1"
     )
+
+
+def test_the_command_has_the_device_and_the_overlap_of_the_row() -> None:
+    """A cluster of the catalogue has its own device, a stack its own overlap: what a row changes of them is written."""
+    found = target(device="h100-sxm-500w", scale_up="nvlink4-nvswitch-8")
+    assert " --on h100-sxm-500w --devices 8 " in found.command
+    assert "--overlap" not in found.command
+    asynchronous = replace(found, overlap="prefetch,fsdp2,async-tp")
+    assert " --overlap prefetch,fsdp2,async-tp " in asynchronous.command
 
 
 def test_sizes_of_the_row_override_the_zoo() -> None:

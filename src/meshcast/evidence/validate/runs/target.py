@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.evidence.validate.runs.shapes import RunModel, model_of
 from meshcast.evidence.validate.runs.software import overlap_of, stack_of
 from meshcast.evidence.validate.runs.systems import system_of
-from meshcast.hardware import Cluster
+from meshcast.hardware import Cluster, load_cluster
 from meshcast.options import Stack
 
 UNKNOWN = "not understood"
@@ -65,8 +66,13 @@ class RunTarget:
         if self.model is None or self.on is None or self.stack is None:
             return ""
         settings = "".join(f" --set {name}={_text(value)}" for name, value in self.settings.items())
-        where = f"--on {self.on.name} --devices {self.devices} --stack {self.stack.name}"
-        return f"meshcast predict {self.model.name} {where} --plan {self.plan_text}{settings}"
+        # A device of another kind in the cluster's place (a lower power cap) brings the cluster with it.
+        usual = load_cluster(self.on.name).device.name == self.on.device.name
+        where = (
+            f"--on {self.on.name if usual else self.on.device.name} --devices {self.devices} --stack {self.stack.name}"
+        )
+        overlap = f" --overlap {shlex.quote(self.overlap)}" if self.overlap != self.stack.overlap else ""
+        return f"meshcast predict {self.model.name} {where}{overlap} --plan {self.plan_text}{settings}"
 
     def to_json(self) -> Mapping[str, Any]:
         """The target, plan, cluster and assumptions that the row was turned into."""

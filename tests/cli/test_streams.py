@@ -49,3 +49,11 @@ def test_without_standard_error_the_output_is_what_it_was() -> None:
 def test_an_interrupt_before_signals_are_listened_to_is_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", _SIGNALLED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "meshcast: interrupted\n")
+
+
+def test_answers_do_not_depend_on_the_number_of_cores() -> None:
+    """BLAS splits its sums over as many threads as there are cores, which changes their last bits."""
+    code = "import atexit, os, sys; sys.argv = ['meshcast', '--version']; os.environ.pop('OPENBLAS_NUM_THREADS', None);"
+    code += "atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); from meshcast.cli import main; main()"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[-1] == "1"

@@ -20,6 +20,8 @@ def main() -> None:
     listen()  # first of all: what is imported below takes a while
     # XLA's start-up notes ("device count: ...") are not for our users; its warnings and errors are.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # How BLAS splits a sum over threads decides about its last bits: answers are the same on any number of cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         from meshcast.programs import start_reader

@@ -20,7 +20,7 @@ from meshcast.jobs.program.lowering import forget_lowered
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
 from meshcast.lower.xla_gpu import compiler
-from meshcast.lower.xla_gpu.installation import Installation, found_gpu_compiler
+from meshcast.lower.xla_gpu.installation import Installation, found_gpu_compiler, own_folder
 from meshcast.lower.xla_gpu.target import lanes_per_core, target_config
 from meshcast.programs.files import from_bytes
 from meshcast.programs.program import Program
@@ -279,6 +279,8 @@ def _real(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.delenv("XLA_FLAGS", raising=False)  # the tests' own are jaxlib's, and another release may lack some
             if isinstance(found := found_gpu_compiler(), str):
                 pytest.skip(found)
+            if found.library.is_relative_to(own_folder()):  # which tests with a cache of their own look for elsewhere
+                patch.setenv("MESHCAST_GPU_COMPILER", str(own_folder()))
         yield
 
 

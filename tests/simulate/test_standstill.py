@@ -61,6 +61,7 @@ def test_an_average_of_a_few_runs_has_its_share(folder: Path) -> None:
     path = folder / "programs/model.mlir"
     prediction = predict(path, options, clocks="burst")
     assert prediction.step_time_s is not None
+    assert prediction.lead_s is not None
     assert prediction.lead_s > STANDSTILL_S
     assert untold.predicted == op.predicted == pytest.approx(prediction.step_time_s * 1e6)
     assert model.predicted == pytest.approx((prediction.step_time_s + prediction.lead_s / 4) * 1e6)

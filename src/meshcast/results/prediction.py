@@ -120,9 +120,9 @@ class Prediction:
         return self.timed.interval_s if self.timed is not None else None
 
     @property
-    def lead_s(self) -> float:
+    def lead_s(self) -> float | None:
         """What a step takes more that begins with the device at rest; see `Timed`."""
-        return self.timed.lead_s if self.timed is not None else 0.0
+        return self.timed.lead_s if self.timed is not None else None
 
     @property
     def breakdown(self) -> Breakdown | None:

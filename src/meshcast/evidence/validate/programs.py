@@ -186,7 +186,7 @@ def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction,
     assert prediction.step_time_s is not None
     low, high = prediction.interval_s or (prediction.step_time_s, prediction.step_time_s)
     # An average over a few runs that are waited for holds its share of the host's lead (`simulate.standstill`).
-    lead = prediction.lead_s / program.runs if program.runs and program.whole_model else 0.0
+    lead = (prediction.lead_s or 0.0) / program.runs if program.runs and program.whole_model else 0.0
     joules = program.energy_j(idle)
     return ProgramRow(
         id=program.id,

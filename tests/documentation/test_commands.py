@@ -28,7 +28,7 @@ BOUNDS = {
     r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
     r"compare out/llama": "--fidelity roofline,auto",
     r"validate runs": "--limit 1",
-    r"validate programs data/measured/h200-zoo": "--limit 1",
+    r"validate programs data/measured/h200-(zoo|corpus-steps)": "--limit 1",
 }
 # Not run here, with the reason. Their files and flags are still checked.
 NOT_RUN = {

@@ -22,6 +22,7 @@ from meshcast.estimate.gpu.solvers import SolverAmounts as SolverAmounts
 from meshcast.estimate.gpu.solvers import solver_amounts as solver_amounts
 from meshcast.estimate.gpu.solvers import solver_path as solver_path
 from meshcast.estimate.gpu.sorting import sorted_by_radix as sorted_by_radix
+from meshcast.estimate.gpu.transforms import has_large_prime as has_large_prime
 from meshcast.estimate.measurements.calls import read_calls as read_calls
 from meshcast.estimate.measurements.file import ProfileHeader as ProfileHeader
 from meshcast.estimate.measurements.file import ProfileJournal as ProfileJournal

@@ -205,9 +205,9 @@ class _Sweep:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
         if kind is OpKind.GENERATE or (arithmetic and op.results[0] in self._known.constants):
             return True
-        if kind is OpKind.TRANSPOSE and self._is_reduced(users) and turns(op, self._tensors):
+        if kind is OpKind.TRANSPOSE and self._is_read_by(users, OpKind.REDUCE) and turns(op, self._tensors):
             return False  # a reduction wants its rows in order
-        if self._has_windows and len(owners) > 1 and op.cost.written_bytes and self._is_windowed(users):
+        if self._has_windows and len(owners) > 1 and op.cost.written_bytes and self._is_read_by(users, OpKind.WINDOW):
             return False  # a window asks several times for each element, and others do besides
         if not arithmetic and not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
             return False
@@ -223,11 +223,8 @@ class _Sweep:
             times += found[1]
         return times == 1 or self._worth_repeating(index, times)
 
-    def _is_reduced(self, users: Sequence[int]) -> bool:
-        return any(self._kinds[user] is OpKind.REDUCE for user in users)
-
-    def _is_windowed(self, users: Sequence[int]) -> bool:
-        return any(self._kinds[user] is OpKind.WINDOW for user in users)
+    def _is_read_by(self, users: Sequence[int], kind: OpKind) -> bool:
+        return any(self._kinds[user] is kind for user in users)
 
     def _asked(self, users: Sequence[int], root: int, fusion: Growing) -> tuple[frozenset[int], int]:
         """Which ops of a fusion ask for an op's elements at places of their own, and how often it is computed for that.

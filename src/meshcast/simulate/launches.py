@@ -23,7 +23,7 @@ import functools
 import math
 from bisect import bisect_left
 
-from meshcast.estimate import solver_path, sorted_by_radix
+from meshcast.estimate import has_large_prime, solver_path, sorted_by_radix
 from meshcast.hardware import Device
 from meshcast.lower import (
     CostKey,
@@ -39,7 +39,6 @@ from meshcast.workload import DTYPE_BITS, Convolution, Factorisation, SortGeomet
 FFT_BLOCK = 1 << 15  # numbers of a dimension that one block transforms
 FFT_PASS = 512  # numbers that a pass of several transforms at once
 FFT_TOGETHER = 16  # lengths of two dimensions that one block transforms together
-FFT_PRIME = 127  # cuFFT has kernels for factors up to it
 RADIX_BITS, SEGMENT_BITS = 8, 6  # of a pass of CUB's sort, and of one of several rows
 TALL = 4  # rows a column from which cuSOLVER factorises a panel at once
 TREE_ROWS, TREE_PANEL, TREE_LAUNCHES = (
@@ -126,7 +125,7 @@ def _transform(shape: Transform) -> int:
 @functools.lru_cache(maxsize=1024)
 def _passes(length: int) -> int:
     """Kernels of one dimension: one, as many as factors of `FFT_PASS` cover it, or there and back for a large prime."""
-    if length > 1 and _largest_prime(length) > FFT_PRIME:
+    if has_large_prime(length):
         padded = 2 * length
         return 1 if padded <= FFT_BLOCK else 2 * _factors(padded) + 1
     return 1 if length <= FFT_BLOCK else _factors(length)
@@ -134,16 +133,6 @@ def _passes(length: int) -> int:
 
 def _factors(length: int) -> int:
     return max(2, math.ceil(math.log(length, FFT_PASS)))
-
-
-def _largest_prime(number: int) -> int:
-    """The largest prime factor."""
-    largest, divisor = 1, 2
-    while divisor * divisor <= number:
-        while number % divisor == 0:
-            largest, number = divisor, number // divisor
-        divisor += 1
-    return max(largest, number) if number > 1 else largest
 
 
 def _radix(shape: SortGeometry, bits: int) -> int:

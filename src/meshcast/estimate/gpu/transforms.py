@@ -77,7 +77,7 @@ def transform(kernel: Kernel, shape: Transform, machine: GpuMachine) -> GpuWork:
 
 def _factors(length: int) -> tuple[list[int], bool]:
     """Lengths of the passes that transform a dimension, and whether they are those of powers of two instead of its own."""
-    if length > 1 and _largest_prime(length) > PRIME:
+    if has_large_prime(length):
         padded = 1 << (2 * length - 1).bit_length()
         return ([padded] if padded <= BLOCK else 2 * _factors(padded)[0]), True
     if length <= BLOCK:
@@ -86,11 +86,11 @@ def _factors(length: int) -> tuple[list[int], bool]:
     return [first, max(1, length // first)], False
 
 
-def _largest_prime(number: int) -> int:
-    """The largest prime factor."""
+def has_large_prime(length: int) -> bool:
+    """Whether a length has a prime factor above `PRIME`, which cuFFT goes around."""
     largest, divisor = 1, 2
-    while divisor * divisor <= number:
-        while number % divisor == 0:
-            largest, number = divisor, number // divisor
+    while divisor * divisor <= length:
+        while length % divisor == 0:
+            largest, length = divisor, length // divisor
         divisor += 1
-    return max(largest, number) if number > 1 else largest
+    return max(largest, length) > PRIME

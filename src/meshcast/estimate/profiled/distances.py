@@ -1,8 +1,9 @@
 """Distances between places, by `|a - b|^2 = |a|^2 + |b|^2 - 2 a b`: one matrix product for many pairs.
 
-Products are taken in pieces that OpenBLAS computes in the thread that asks (`interface/gemm.c`: as long as `m n k` is no more than
-`SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD`). Larger ones wake its other threads, which then wait for more work in a loop, some
-10 ms of a core each time: ten times what the product takes. It also makes the last bits the same for any number of cores.
+Products are taken in pieces that OpenBLAS computes in the thread that asks (its `interface/gemm.c`: as long as `m n k` is no
+more than `SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD`). A larger one wakes its other threads, and all of them then wait for
+each other in loops: on busy cores for some 10 ms, ten times what the product takes. Pieces also give the same last bits on any
+number of cores.
 """
 
 from __future__ import annotations

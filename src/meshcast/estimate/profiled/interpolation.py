@@ -29,7 +29,7 @@ from meshcast.estimate.profiled.distances import apart, doubled_products, pieces
 NEIGHBOURS = 48
 # Queries whose distances to a family are worked on together: some hundred KB, which stay in a core's cache, and in pages that
 # the process has already. Fresh pages for all queries at once would take as long as the arithmetic.
-AT_ONCE = 32
+AT_ONCE = 8
 # Of the rows that were left out, by their intervals; a program of several kernels adds them up and is covered more often.
 COVERED = 0.85
 FOLDS = 5

@@ -100,7 +100,8 @@ def predict(family: KernelFamily, queries: Array) -> Answers:
         product = doubled_products(queries[some], family.places)
         new = asked.new(product)
         if new:
-            answered.append(_conditional(family, apart(own[some][new, None] + family.sizes, product[new])))
+            product = product if len(new) == len(product) else product[new]
+            answered.append(_conditional(family, apart(own[some][new, None] + family.sizes, product)))
     y, deviation, nearest = (np.concatenate(column)[asked.which] for column in zip(*answered, strict=True))
     return Answers(y=y, deviation=deviation, nearest=nearest)
 

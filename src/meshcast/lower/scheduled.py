@@ -10,7 +10,6 @@ instructions of their own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -33,7 +32,7 @@ from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
 from meshcast.lower.small_kernels import clears_first, copy_kernel, memset
 from meshcast.programs import from_bytes
-from meshcast.workload import Block, CompiledLaunch, Gemm, Op, OpKind, ReadOptions, Reduction, Workload, read_workload
+from meshcast.workload import Block, CompiledLaunch, Gemm, Op, OpKind, ReadOptions, Workload, read_workload
 
 COPY = "meshcast.copy"  # the reader's name for XLA's copy instruction
 JOINED = "custom_call:ConcatBitcast"
@@ -236,16 +235,8 @@ def _as_called(kernel: Kernel, launch: CompiledLaunch) -> Kernel:
     if isinstance(kernel.geometry, Gemm):
         return replace(kernel, geometry=replace(kernel.geometry, padded=False))
     if launch.fusion and kernel.kind in (KernelKind.REDUCTION, KernelKind.TRANSPOSE):
-        # Its own code, of which the share is told, not XLA's: as long as the bytes take. It goes over what it reads.
-        over = math.prod(kernel.geometry.shape) if isinstance(kernel.geometry, Reduction) else kernel.elements
-        return replace(
-            kernel,
-            kind=KernelKind.LOOP_FUSION,
-            geometry=None,
-            elements=max(over, kernel.elements),
-            shape=(),
-            flags=kernel.flags - {"transpose", "turned"},
-        )
+        # Its own code, of which the share is told, not XLA's: as long as the bytes take.
+        return replace(kernel, kind=KernelKind.LOOP_FUSION, geometry=None, flags=kernel.flags - {"transpose", "turned"})
     return kernel
 
 

@@ -91,7 +91,7 @@ def test_no_attention_is_faster_than_without_its_bytes(
 def test_an_estimator_that_says_nothing_is_taken_at_the_speed_of_light() -> None:
     class Silent(GpuAnalytical):
         name = "silent"
-        product_floor = property()  # type: ignore[assignment]  # there is none
+        product_floor = property()  # there is none
 
     device = load_device("h100-sxm")
     kernel = _product(4096, 4096, 4096)

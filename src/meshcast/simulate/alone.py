@@ -8,7 +8,6 @@ step is as long whenever it starts. The sums are those of the general way, in th
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 
 from meshcast.estimate import KernelEstimate
@@ -110,22 +109,45 @@ def _part(
     rates: SpeedShares, now: float, starts: list[float], ends: list[float], done: list[bool],
 ) -> float:  # fmt: skip
     """Kernels of several streams, each in its order; when all of them have ended."""
-    waiting: dict[int, deque[int]] = {}
-    for index in part:
-        waiting.setdefault(block.lanes[index], deque()).append(index)
+    waiting: dict[int, list[int]] = {}  # by stream, the next one last
+    for index in reversed(part):
+        waiting.setdefault(block.lanes[index], []).append(index)
+    waiting = {lane: waiting[lane] for lane in dict.fromkeys(block.lanes[index] for index in part)}
+    before = block.before
+    missing = {lane: list(before[queue[-1]]) for lane, queue in waiting.items()}  # what the next one may still wait for
     running: dict[int, _UnderWay] = {}
     finished = now
+
+    def ready(lane: int) -> bool:
+        waits = missing[lane]
+        while waits and done[waits[-1]]:
+            waits.pop()
+        return not waits
+
+    def taken(lane: int) -> int:
+        queue = waiting[lane]
+        index = queue.pop()
+        if queue:
+            missing[lane] = list(before[queue[-1]])
+        else:
+            del waiting[lane]
+        starts[index] = now
+        return index
+
     while waiting or running:
+        if not running and 0 in waiting:
+            # While no collective can start, compute has the device to itself: one step follows the other.
+            others = [lane for lane in waiting if lane]
+            while 0 in waiting and ready(0) and not any(map(ready, others)):
+                index = taken(0)
+                now = ends[index] = finished = now + lengths[index].all
+                done[index] = True
+            if not waiting:
+                break
         for lane in list(waiting):
-            queue = waiting[lane]
-            index = queue[0]
-            if lane in running or not all([done[earlier] for earlier in block.before[index]]):
-                continue
-            queue.popleft()
-            if not queue:
-                del waiting[lane]
-            starts[index] = now
-            running[lane] = _UnderWay(index, lengths[index].all, now)
+            if lane not in running and ready(lane):
+                index = taken(lane)
+                running[lane] = _UnderWay(index, lengths[index].all, now)
         _set_speeds(block, running, lengths, estimates, rates, now)
         now = min([step.end for step in running.values()], default=math.inf)
         assert now < math.inf, "a schedule's dependencies form a cycle"

@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.estimate.gpu.elementwise import loop
-from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.machine import GpuArchitecture, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.parameters import GpuParameters
 from meshcast.lower import Recency
 
 Array = npt.NDArray[np.float64]
@@ -62,42 +63,87 @@ def _candidates() -> tuple[Array, Array, Array]:
     return bm, bn, s
 
 
-def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
-    """The fastest way to compute a product."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tilings:
+    """What each tile shape and K-split that a product may have takes of the cores and of L2, before a byte of memory moves."""
+
+    bm: Array
+    bn: Array
+    splits: Array
+    tiles: Array
+    waves: Array
+    steps: Array
+    step: Array
+    waiting: Array
+    between: float
+    compute: Array
+    fetch: Array
+    partial: Array
+    longest: Array  # of compute and fetch
+
+
+def _tilings(product: TiledProduct, machine: GpuMachine) -> _Tilings:
+    """The ways to compute a product. Devices that differ in their memory alone have the same."""
+    return _known_tilings(
+        (product.batch, product.m, product.n, product.k, product.width, product.peak, product.split),
+        (machine.sms, machine.clock, machine.device.peak_clock_hz, machine.cache_bandwidth, machine.shared_bytes),
+        machine.generation,
+        machine.parameters,
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _known_tilings(
+    product: tuple[float, float, float, float, float, float, bool],
+    cores: tuple[int, float, float, float, int],
+    generation: GpuArchitecture,
+    p: GpuParameters,
+) -> _Tilings:
+    batch, m, n, k, width, peak, split = product
+    sms, clock, peak_clock, cache_bandwidth, shared_bytes = cores
     bm, bn, splits = _candidates()
-    p = machine.parameters
-    bk = STEP_BYTES / product.width
-    keep = (splits == 1) | (product.k >= splits * bk * 2) if product.split else splits == 1
-    keep &= (bm <= max(64, 2 * product.m)) & (bn <= max(64, 2 * product.n))
+    bk = STEP_BYTES / width
+    keep = (splits == 1) | (k >= splits * bk * 2) if split else splits == 1
+    keep &= (bm <= max(64, 2 * m)) & (bn <= max(64, 2 * n))
     bm, bn, splits = bm[keep], bn[keep], splits[keep]
 
-    rows, columns = np.ceil(product.m / bm), np.ceil(product.n / bn)
-    tiles = rows * columns * product.batch * splits
-    steps = np.ceil(product.k / (bk * splits))
-    macs_per_cycle = product.peak / (2 * machine.sms * machine.device.peak_clock_hz)
-    generation = machine.generation
+    rows, columns = np.ceil(m / bm), np.ceil(n / bn)
+    tiles = rows * columns * batch * splits
+    steps = np.ceil(k / (bk * splits))
+    macs_per_cycle = peak / (2 * sms * peak_clock)
     fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
     step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
-    stages = np.minimum(np.maximum(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
+    stages = np.minimum(np.maximum(shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
     waiting = np.maximum(step, p.load_cycles / stages)
-    waves = np.ceil(tiles / machine.sms)
+    waves = np.ceil(tiles / sms)
     # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
     between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
-    compute = (waves * steps * waiting + (waves - 1) * between) / machine.clock
+    compute = (waves * steps * waiting + (waves - 1) * between) / clock
 
     shared = 0.5 if generation.clusters else 1.0
     sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
-    busy = np.minimum(tiles, machine.sms)
-    per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
-    fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
+    busy = np.minimum(tiles, sms)
+    per_sm = FETCH_BYTES_PER_CYCLE * clock
+    fetch = tiles * sides * steps * STEP_BYTES / np.minimum(cache_bandwidth, busy * per_sm)
+    partial = np.where(splits > 1, splits * (batch * m * n) * 4 / cache_bandwidth, 0.0)
+    return _Tilings(
+        bm=bm, bn=bn, splits=splits, tiles=tiles, waves=waves, steps=steps, step=step, waiting=waiting, between=between,
+        compute=compute, fetch=fetch, partial=partial, longest=np.maximum(compute, fetch),
+    )  # fmt: skip
 
+
+def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
+    """The fastest way to compute a product."""
+    p, ways = machine.parameters, _tilings(product, machine)
+    bm, bn, splits, tiles, waves = ways.bm, ways.bn, ways.splits, ways.tiles, ways.waves
+    steps, step, waiting, between = ways.steps, ways.step, ways.waiting, ways.between
+    compute, fetch, partial = ways.compute, ways.fetch, ways.partial
     results = product.batch * product.m * product.n
     once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream, recency=product.recency)
-    partial = np.where(splits > 1, splits * results * 4 / machine.cache_bandwidth, 0.0)
     stored = once.seconds * product.written / max(1.0, product.read + product.written) / waves
     moved = once.seconds + partial - stored
     norm = p.overlap
-    longest = np.maximum(np.maximum(compute, fetch), moved)
+    longest = np.maximum(ways.longest, moved)
     # A norm lies between the longest of three and 3^(1/p) times as much: few tiles can be the fastest, and only these are timed.
     bandwidth = max(machine.cache_bandwidth, machine.device.memory_bandwidth)  # that no sum of partial results exceeds
     summed = machine.gap + machine.launch + splits * results * 4 / bandwidth

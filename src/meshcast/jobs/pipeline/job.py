@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from meshcast.base import AnsweredOnce, UnsupportedError, UsageError
+from meshcast.base import AnsweredOnce, KeptBeside, UnsupportedError, UsageError
 from meshcast.hardware import HEALTHY, Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.nodes.one_channel import one_channel_run
@@ -145,10 +145,14 @@ class PipelineJob:
     def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         stage = self.options.having(devices=None, conditions=HEALTHY)
         job = self.part_job(target, stage)
-        names = result_names(job.program.module, where=job.program.source)
+        program = job.program
+        names = _NAMES.of(program.module, None, lambda: result_names(program.module, where=program.source))
         run = job.as_program().run
         devices = self.pipeline.devices
         return replace(run, whole=False, job_devices=devices, interval=self.interval, brief=self.brief), names
+
+
+_NAMES: KeptBeside[tuple[str, ...]] = KeptBeside(64)  # of results, by program
 
 
 def _check_asked(pipeline: Pipeline, options: Options) -> None:

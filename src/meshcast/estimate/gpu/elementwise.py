@@ -34,7 +34,7 @@ def blocks(elements: float, machine: GpuMachine) -> float:
     `blocks = elements / (128 u)`, `u = min(4, max(1, elements / threads))`: growing with elements and shrinking with SMs. Numbers
     that four does not divide are taken by twos or one by one (XLA's `ComputeLoopFusionConfig`).
     """
-    even = next(factor for factor in (UNROLL, 2, 1) if not elements % factor)
+    even = UNROLL if not elements % UNROLL else 1 if elements % 2 else 2
     unroll = min(float(even), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
     return elements / (BLOCK * unroll)
 

@@ -3,7 +3,8 @@
 python benchmarks/streaming.py [--points 1000000]
 
 Points differ in two numbers of the network. Prints CPU time a point and the memory of the process after every tenth of them: it
-must not grow. The exit code is 1 where it has grown by more than `MORE` from the first tenth, by when everything is loaded, to the last.
+must not grow. The exit code is 1 where it has grown by more than `MORE` from the first tenth, by when everything is loaded, to
+the last.
 """
 
 from __future__ import annotations

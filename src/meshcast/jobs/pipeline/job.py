@@ -142,9 +142,13 @@ class PipelineJob:
         """One of its programs on the hardware of one stage, and the names of its results; each is prepared once."""
         return self._kept.answer(program_key(target), lambda: self._prepare(target))
 
+    @cached_property
+    def _of_stages(self) -> Options:
+        """What the programs of stages are asked with: devices and their state are the job's."""
+        return self.options.having(devices=None, conditions=HEALTHY)
+
     def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
-        stage = self.options.having(devices=None, conditions=HEALTHY)
-        job = self.part_job(target, stage)
+        job = self.part_job(target, self._of_stages)
         program = job.program
         names = _NAMES.of(program.module, None, lambda: result_names(program.module, where=program.source))
         run = job.as_program().run

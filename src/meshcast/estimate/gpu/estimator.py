@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Estimates, Support, limiting
+from meshcast.estimate.estimator import Estimates, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.gpu.attention import attention
 from meshcast.estimate.gpu.clocks import power_draw
@@ -79,6 +79,10 @@ class GpuAnalytical:
             return support
         caveat = _MODELS[kernel.kind].caveat(device)
         return replace(support, reason=caveat) if caveat else support
+
+    def product_floor(self, device: Device) -> ProductFloor:
+        """See `estimate.least`."""
+        return "time"
 
     def work(self, kernel: Kernel, device: Device) -> GpuWork:
         """The seconds of one kernel at the full clock, with the work that they come from."""

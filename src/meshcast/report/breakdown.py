@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
 from meshcast.report.subject import Scene, Subject
@@ -45,13 +45,20 @@ def breakdown(subject: Subject) -> Breakdown | None:
     names = ("compute", "memory", "exposed_communication", "overhead", "idle")
     return {
         "parts": [{"name": n, "label": n.replace("_", " "), "seconds": getattr(found, n)} for n in names],
-        "scenes": [_scene(scene) for scene in subject.scenes],
+        "scenes": [_scene(scene, _layers(subject)) for scene in subject.scenes],
     }
 
 
-def _scene(scene: Scene) -> SceneBreakdown:
+def _layers(subject: Subject) -> int | None:
+    """How many layers the model has, where that is known."""
+    inputs = subject.prediction.inputs
+    model = inputs.values.get("model") if inputs is not None else None
+    return model.get("layers") if isinstance(model, Mapping) else None
+
+
+def _scene(scene: Scene, layers: int | None) -> SceneBreakdown:
     step = scene.folded.step_s
-    tables = [_classes(scene, step), _loops(scene, step), _lines(scene, step), _kernels(scene, step)]
+    tables = [_classes(scene, step), _loops(scene, step, layers), _lines(scene, step), _kernels(scene, step)]
     return {"name": scene.name, "times": scene.times, "step_s": step, "tables": tables}
 
 
@@ -91,12 +98,14 @@ def _between(scene: Scene, step: float) -> Iterator[tuple[str, float, float, flo
         yield name, seconds, seconds / step if step else 0.0, count, size
 
 
-def _loops(scene: Scene, step: float) -> Table:
+def _loops(scene: Scene, step: float, layers: int | None) -> Table:
     rows = []
     for key, found in tallied(scene, lambda each: (each.label, each.loops)):
         label, loops = key  # type: ignore[misc]  # as it was made above
         turns = loops[-1][1] if loops else None
-        where = " / ".join(f"{name} ×{trips:,}" for name, trips in loops) or "outside of loops"
+        where = " / ".join(f"{name} × {trips:,}" for name, trips in loops) or "outside of loops"
+        if loops and loops[-1][1] == layers:
+            where += ", a turn for each layer"
         kernels = [label, where, found.seconds, _share(found, step), turns, found.seconds / turns if turns else None]
         rows.append([*kernels, found.flops, found.bytes])
     several = len({row[0] for row in rows}) > 1
@@ -117,11 +126,8 @@ def _lines(scene: Scene, step: float) -> Table:
 
     rows: list[list[Cell]] = []
     for (kind, line), found in tallied(scene, key):  # type: ignore[misc]  # as it was made above
-        named = scene.lines.get(found.first.kernel.location) if found.first is not None else None
         what = found.first.name if found.first is not None else ""
         rows.append([line or "not said", kind, what, found.seconds, _share(found, step), found.count, found.sent or None])
-        if named is None and not line:
-            rows[-1][0] = "not said"
     known = "" if scene.lines else "the program has no debug locations with lines: ops are told by their names"
     columns = (
         column("source", "", "source"), column("kind"), column("longest"), *_TIME, _WORK[0], column("sent", "B", "bytes_sent"),

@@ -1,7 +1,8 @@
 """The trace that a report carries: what Perfetto opens, as long as there is room for it.
 
 `perfetto` writes it where its package is there, else it is a Kineto trace of the first rank, which Perfetto's page opens too. One that
-takes more than its share of the file is tried again with folded loops, then left out; the page says so, and which command writes it.
+takes more than its share of the file is tried again with folded loops and fewer kinds of rank, then left out; the page says so, and
+which command writes it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import TypedDict
 
 from meshcast.base import MeshcastError, UnsupportedError
 from meshcast.report.subject import Scene, Subject
-from meshcast.traces import JobTimeline, drawn_ranks, load_builder, write_kineto, write_perfetto
+from meshcast.traces import JobTimeline, RankTimeline, drawn_ranks, load_builder, write_kineto, write_perfetto
 
 MOST_BYTES = 3_600_000  # of all traces of a report, packed and as text
-MOST_SLICES = 120_000  # that are written: a second of CPU for every some ten thousand
+MOST_SLICES = 60_000  # that are written: a second of CPU for some ten thousand
 
 
 class Trace(TypedDict):
@@ -38,23 +39,38 @@ def _trace(scene: Scene, stem: str, room: int, *, single: bool) -> Trace:
     name = stem if single else f"{stem}.{scene.name}"
     note = "it would be too large for this file: meshcast trace --format perfetto writes it"
     for job in dict.fromkeys((scene.drawn, scene.folded)):
-        if job.slices > MOST_SLICES:
+        drawn = _kinds(job)
+        if not drawn:
             continue
         try:
-            data, ending = _written(job)
+            data, ending = _written(job, drawn)
         except MeshcastError as error:
             note = str(error)
             break
         packed = base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
         if len(packed) <= room:
-            folded = "one turn of a loop stands for all" if job.folded else ""
-            return {"scene": scene.name, "file": name + ending, "data": packed, "note": folded}
+            return {"scene": scene.name, "file": name + ending, "data": packed, "note": _said(job, drawn)}
     return {"scene": scene.name, "file": "", "data": "", "note": note}
 
 
-def _written(job: JobTimeline) -> tuple[bytes, str]:
-    out = io.BytesIO()
+def _kinds(job: JobTimeline) -> list[tuple[int, RankTimeline]]:
+    """A rank of each kind that there is room for, evenly from the first to the last; none where one is too many."""
     drawn = drawn_ranks(job, None)
+    most = int(MOST_SLICES / (job.slices / len(drawn))) if job.slices else len(drawn)
+    if most >= len(drawn):
+        return drawn
+    return [drawn[round(place * (len(drawn) - 1) / max(1, most - 1))] for place in range(most)]
+
+
+def _said(job: JobTimeline, drawn: list[tuple[int, RankTimeline]]) -> str:
+    said = ["one turn of a loop stands for all"] if job.folded else []
+    if len(drawn) < len(job.kinds):
+        said.append(f"{len(drawn)} of {len(job.kinds)} kinds of rank are in it")
+    return "; ".join(said)
+
+
+def _written(job: JobTimeline, drawn: list[tuple[int, RankTimeline]]) -> tuple[bytes, str]:
+    out = io.BytesIO()
     try:
         load_builder()
     except UnsupportedError:

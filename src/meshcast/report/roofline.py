@@ -17,6 +17,7 @@ from meshcast.report.tally import Tally, tallied
 from meshcast.report.work import Launches
 
 MOST_POINTS = 400
+LEAST_SHARE = 1e-5  # of the step, that a group of kernels needs to be on the plot
 
 
 class Roof(TypedDict):
@@ -96,14 +97,15 @@ def _scene(scene: Scene) -> SceneRoofline:
             nothing += found.seconds
             continue
         points.append(_point(scene, found, found.first, step))
-    left = points[MOST_POINTS:]
+    kept = [point for point in points[:MOST_POINTS] if point["share"] >= LEAST_SHARE]
+    left = points[len(kept) :]
     notes = []
     if nothing:
         notes.append(f"kernels without arithmetic take {nothing / step:.1%} of the step and are not on the plot")
     if left:
         share = sum(point["share"] for point in left)
-        notes.append(f"{len(left):,} smaller groups of kernels, {share:.1%} of the step, are left out")
-    return {"name": scene.name, "points": points[:MOST_POINTS], "note": "; ".join(notes)}
+        notes.append(f"{len(left):,} smaller groups of kernels, {share:.2%} of the step, are left out")
+    return {"name": scene.name, "points": kept, "note": "; ".join(notes)}
 
 
 def _point(scene: Scene, found: Tally, each: Launches, step: float) -> Point:

@@ -9,7 +9,7 @@ from functools import cached_property
 from meshcast.base import MeshcastError
 from meshcast.hardware import Cluster
 from meshcast.jobs import Job, PipelineJob, ProgramJob, ServingJob
-from meshcast.report.source_lines import source_lines
+from meshcast.report.source_lines import nearest_line, source_lines
 from meshcast.report.work import RankWork, pipeline_work, program_work
 from meshcast.results import Prediction
 from meshcast.simulate import PipelineRun
@@ -51,7 +51,7 @@ class Scene:
 
     def line(self, location: str) -> str:
         """The lines that an op comes from, or its own name where none are known."""
-        return self.lines.get(location, location)
+        return nearest_line(self.lines, location) or location
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,7 +109,7 @@ def _scenes(job: Job) -> tuple[Scene, ...]:
         case PipelineJob():
             pipeline, step, run = job.assembled()
             scene = Scene(
-                name="step", times="", work=pipeline_work(pipeline, step), pipeline=run,
+                name="step", times="", work=pipeline_work(pipeline, step), pipeline=run, lines=source_lines(*job.programs()),
                 draw=lambda unroll: pipeline_timeline(pipeline, step, run, unroll),
             )  # fmt: skip
             scene.folded  # noqa: B018  # what cannot be drawn says so here

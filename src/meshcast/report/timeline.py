@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
+from meshcast.base import format_time
 from meshcast.report.critical import Stretch, critical_stretches
 from meshcast.report.subject import Scene, Subject
 from meshcast.traces import JobTimeline, RankTimeline, Slice, laned
 
-MOST_SLICES, MOST_KINDS = 40_000, 16
+MOST_SLICES, MOST_KINDS = 60_000, 16
 NANOSECONDS = 1e9
 # What a lane is for, by how its name begins; others are communication.
 _GROUPS = {"tasks": "task", "loops": "loop", "compute": "compute", "copies": "copy"}
@@ -55,6 +56,7 @@ class SceneTimeline(TypedDict):
     times: str
     step_ns: int
     kinds: list[RankLanes]
+    focus: int  # the kind that is shown first: that with most of the critical path
     what: list[What]
     folded: list[str]
 
@@ -92,12 +94,17 @@ def _scene(scene: Scene, most: int) -> SceneTimeline:
         rows.append({"label": kind.label, "ranks": int(kind.ranks.size), "first": int(kind.ranks[0]), "lanes": lanes})
     if merged:
         folded.append(
-            f"{merged:,} slices shorter than {shortest * 1e6:.3g} us are drawn in blocks with their neighbours"
+            f"{merged:,} slices shorter than {format_time(shortest)} are drawn in blocks with their neighbours"
         )
     return {
         "name": scene.name, "times": scene.times, "step_ns": round(job.step_s * NANOSECONDS), "kinds": rows,
-        "what": table.rows, "folded": folded,
+        "focus": _focus([number for number, _ in kinds], stretches), "what": table.rows, "folded": folded,
     }  # fmt: skip
+
+
+def _focus(numbers: list[int], stretches: dict[int, list[Stretch]]) -> int:
+    lengths = [sum(each.end - each.start for each in stretches.get(number, [])) for number in numbers]
+    return lengths.index(max(lengths))
 
 
 def _chosen(job: JobTimeline) -> list[tuple[int, RankTimeline]]:

@@ -31,18 +31,21 @@ const Plots = (() => {
     const top = Math.max(...peaks.map((roof) => roof.value), ...points.map((point) => point.achieved));
     const ridge = Math.max(...peaks.map((roof) => roof.value)) / Math.min(...memory.map((roof) => roof.value));
     const least = Math.min(...points.map((point) => point.intensity)), most = Math.max(ridge * 4, ...points.map((point) => point.intensity));
-    const low = 10 ** Math.floor(Math.log10(Math.max(least, ridge * 1e-6))), high = 10 ** Math.ceil(Math.log10(most));
-    const floor = 10 ** Math.floor(Math.log10(Math.max(Math.min(...points.map((point) => point.achieved)), top * 1e-7)));
+    const low = 10 ** Math.floor(Math.log10(Math.min(least, ridge / 10))), high = 10 ** Math.ceil(Math.log10(most));
+    const floor = 10 ** Math.floor(Math.log10(Math.min(...points.map((point) => point.achieved), top / 100)));
     const bounds = { compute: "compute", memory: "memory", latency: "overhead" };
     chart(host, (width) => {
       const narrow = width < 560;
       const lines = [];
       const highest = Math.max(...peaks.map((roof) => roof.value));
-      for (const roof of peaks) {
+      let above = Infinity;  // of a label that is too near to the one above it, the list below the plot has the figures
+      for (const roof of [...peaks].sort((a, b) => b.value - a.value)) {
+        const room = above / roof.value > (narrow ? 6 : 3);
+        if (room) above = roof.value;
         const start = roof.value / Math.max(...memory.map((each) => each.value));
-        lines.push({ name: roof.name, data: [[Math.max(low, start), roof.value], [high, roof.value]], label: `${roof.name} ${Units.shown(roof.value, "FLOP/s")}`, place: "insideEndTop" });
+        lines.push({ name: roof.name, data: [[Math.max(low, start), roof.value], [high, roof.value]], label: room ? `${roof.name} ${Units.shown(roof.value, "FLOP/s")}` : "", place: "insideEndTop" });
       }
-      for (const roof of memory) lines.push({ name: roof.name, data: [[low, roof.value * low], [highest / roof.value, highest]], label: `${roof.name} ${Units.shown(roof.value, "B/s")}`, place: "insideMiddleTop" });
+      memory.forEach((roof, place) => lines.push({ name: roof.name, data: [[low, roof.value * low], [highest / roof.value, highest]], label: `${roof.name} ${Units.shown(roof.value, "B/s")}`, place: place ? "insideEndTop" : "insideStartTop" }));
       return {
         grid: { left: narrow ? 62 : 82, right: narrow ? 14 : 28, top: 24, bottom: 46 },
         xAxis: axis("", { type: "log", min: low, max: high, name: "FLOPs per byte", nameLocation: "middle", nameGap: 28, axisLabel: { color: Page.colour("soft"), fontSize: 11, formatter: (v) => String(Number(v.toPrecision(3))) } }),
@@ -58,7 +61,6 @@ const Plots = (() => {
         series: [
           ...lines.map((line) => ({
             type: "line", data: line.data, showSymbol: false, silent: true, lineStyle: { color: Page.colour("faint"), width: 1.5 }, z: 1,
-            markPoint: narrow ? undefined : undefined,
             markLine: { silent: true, symbol: "none", lineStyle: { color: "transparent" }, label: { show: true, formatter: line.label, position: line.place, color: Page.colour("soft"), fontSize: 11 }, data: [[{ coord: line.data[0] }, { coord: line.data[1] }]] },
           })),
           {
@@ -83,19 +85,25 @@ const Plots = (() => {
   const memory = (host) => {
     const data = scene("memory", host), capacity = Report.sections.memory.capacity;
     const { moments, values } = joined(data.parts);
-    const shades = ["compute", "memory", "overhead", "communication", "faint", "idle", "path"];
+    const known = { parameter: "compute", weights: "compute", "optimizer state": "overhead", gradients: "communication", activations: "memory", temporaries: "memory", batch: "faint", outputs: "idle" };
+    const others = ["communication", "faint", "path", "idle"];
+    const shade = (name, place) => known[name] || known[Object.keys(known).find((each) => name.includes(each))] || others[place % others.length];
+    // Ticks at round numbers of the largest binary unit.
+    const most = Math.max(capacity, ...data.total.values) * 1.06;
+    const unit = 1024 ** Math.floor(Math.log2(most) / 10), rough = most / unit / 4, power = 10 ** Math.floor(Math.log10(rough));
+    const tick = unit * power * [1, 2, 5, 10].find((n) => n * power >= rough);
     chart(host, (width) => ({
       grid: { left: width < 560 ? 64 : 82, right: 24, top: 34, bottom: 34 },
       legend: { top: 0, type: "scroll", icon: "roundRect", itemWidth: 10, itemHeight: 10, textStyle: { color: Page.colour("soft"), fontSize: 12 } },
-      xAxis: axis("s", { type: "value", min: 0, max: data.end_s, splitLine: { show: false } }),
-      yAxis: axis("B", { type: "value", max: ({ max }) => Math.max(max, capacity) * 1.06, splitNumber: 4, axisLabel: { color: Page.colour("soft"), fontSize: 11, formatter: (v) => Units.shown(v, "B") } }),
+      xAxis: axis("s", { type: "value", min: 0, max: data.end_s, splitLine: { show: false }, axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true, showMaxLabel: false, formatter: (v) => (v ? Units.shown(v, "s") : "0") } }),
+      yAxis: axis("B", { type: "value", max: most, interval: tick, axisLabel: { color: Page.colour("soft"), fontSize: 11, showMaxLabel: false, formatter: (v) => (v ? Units.shown(v, "B") : "0") } }),
       tooltip: { trigger: "axis", axisPointer: { lineStyle: { color: Page.colour("faint") } }, ...tooltip((given) => {
         const held = given.filter((each) => each.value[1]);
         return table(Units.shown(given[0].value[0], "s"), [...held.reverse().map((each) => [each.seriesName, Units.shown(each.value[1], "B")]), ["in all", Units.shown(held.reduce((sum, each) => sum + each.value[1], 0), "B")]]);
       }) },
       series: data.parts.map((part, place) => ({
         name: part.name, type: "line", stack: "held", step: "end", showSymbol: false, lineStyle: { width: 0 }, areaStyle: { opacity: 0.78 },
-        color: Page.colour(shades[place % shades.length]), data: moments.map((at, index) => [at, values[place][index]]),
+        color: Page.colour(shade(part.name, place)), data: moments.map((at, index) => [at, values[place][index]]),
         markLine: place === 0 ? mark(capacity, `capacity ${Units.shown(capacity, "B")}`, Page.colour("path")) : undefined,
       })),
     }));
@@ -105,8 +113,8 @@ const Plots = (() => {
     const data = scene("power", host), { cap_w: cap, idle_w: idle, average_w: average } = Report.sections.power;
     chart(host, (width) => ({
       grid: { left: width < 560 ? 52 : 66, right: 24, top: 18, bottom: 34 },
-      xAxis: axis("s", { type: "value", min: 0, max: data.end_s, splitLine: { show: false } }),
-      yAxis: axis("W", { type: "value", min: 0, max: Math.max(cap, ...data.series.values) * 1.08, splitNumber: 4 }),
+      xAxis: axis("s", { type: "value", min: 0, max: data.end_s, splitLine: { show: false }, axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true, showMaxLabel: false, formatter: (v) => (v ? Units.shown(v, "s") : "0") } }),
+      yAxis: axis("W", { type: "value", min: 0, max: Math.max(cap, ...data.series.values) * 1.1, splitNumber: 4, axisLabel: { color: Page.colour("soft"), fontSize: 11, showMaxLabel: false, formatter: (v) => Units.shown(v, "W") } }),
       tooltip: { trigger: "axis", axisPointer: { lineStyle: { color: Page.colour("faint") } }, ...tooltip((given) => table(Units.shown(given[0].value[0], "s"), [["power", Units.shown(given[0].value[1], "W")], ["average", Units.shown(average, "W")], ["idle", Units.shown(idle, "W")]])) },
       series: [{ type: "line", step: "end", showSymbol: false, color: Page.colour("compute"), lineStyle: { width: 1.2 }, areaStyle: { opacity: 0.22 }, data: data.series.at.map((at, index) => [at, data.series.values[index]]), markLine: mark(cap, `cap ${Units.shown(cap, "W")}`, Page.colour("path")) }],
     }));
@@ -117,7 +125,7 @@ const Plots = (() => {
     const blocks = Math.ceil(data.ranks / data.block);
     const names = Array.from({ length: blocks }, (_, place) => (data.block === 1 ? String(place) : `${place * data.block}–${Math.min(data.ranks, (place + 1) * data.block) - 1}`));
     const sizes = data.cells.map((cell) => cell[2]);
-    const low = Math.log10(Math.min(...sizes)), high = Math.log10(Math.max(...sizes));
+    const high = Math.log10(Math.max(...sizes)), low = Math.max(Math.log10(Math.min(...sizes)), high - 3);  // three decades of colour
     chart(host, (width) => {
       const side = Math.min(width - 90, host.clientHeight - 70);
       const category = (name, more) => axis("", { type: "category", data: names, name, nameLocation: "middle", splitLine: { show: false }, axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true }, ...more });
@@ -125,9 +133,9 @@ const Plots = (() => {
         grid: { left: Math.max(56, (width - side) / 2), top: 16, width: side, height: side, show: true, borderColor: Page.colour("line"), backgroundColor: Page.colour("ground") },
         xAxis: category("to rank", { nameGap: 26 }),
         yAxis: category("from rank", { inverse: true, nameGap: 40 }),
-        visualMap: { show: false, min: high > low ? low - (high - low) * 0.3 : low - 1, max: high, dimension: 2, inRange: { color: Page.isDark() ? ["#1d2a44", "#3d6bd0", "#9fc0ff"] : ["#dbe7ff", "#6f9bf0", "#143d92"] } },
-        tooltip: { trigger: "item", ...tooltip(({ data: cell }) => table(`rank ${names[cell[1]]} to rank ${names[cell[0]]}`, [["sent in a step", Units.shown(10 ** cell[2], "B")]])) },
-        series: [{ type: "heatmap", data: data.cells.map(([from, to, size]) => [to, from, Math.log10(size)]), itemStyle: { borderWidth: blocks <= 32 ? 1 : 0, borderColor: Page.colour("paper") }, emphasis: { disabled: true }, progressive: 0 }],
+        visualMap: { show: false, min: high > low ? low : low - 1, max: high, dimension: 2, inRange: { color: Page.isDark() ? ["#182033", "#3d6bd0", "#9fc0ff"] : ["#edf2fd", "#6f9bf0", "#143d92"] } },
+        tooltip: { trigger: "item", ...tooltip(({ data: cell }) => table(`rank ${names[cell[1]]} to rank ${names[cell[0]]}`, [["sent in a step", Units.shown(cell[3], "B")]])) },
+        series: [{ type: "heatmap", data: data.cells.map(([from, to, size]) => [to, from, Math.max(low, Math.log10(size)), size]), itemStyle: { borderWidth: blocks <= 32 ? 1 : 0, borderColor: Page.colour("paper") }, emphasis: { disabled: true }, progressive: 0 }],
       };
     });
   };

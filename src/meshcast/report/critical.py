@@ -66,9 +66,7 @@ def _stretches(timeline: Timeline, *, unrolled: bool) -> Iterator[Stretch]:
         now += seconds
 
 
-def _walked(
-    path: Iterable[Segment | Looped], scale: float, *, unrolled: bool
-) -> Iterator[tuple[str, str, float]]:
+def _walked(path: Iterable[Segment | Looped], scale: float, *, unrolled: bool) -> Iterator[tuple[str, str, float]]:
     for each in path:
         if isinstance(each, Segment):
             yield each.kind, each.what, scale * each.seconds

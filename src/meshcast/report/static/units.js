@@ -13,6 +13,15 @@ const Units = (() => {
   const time = [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]];
   const bytes = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
   const energy = [[1e6, "MJ"], [1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "uJ"]];
+  // Three digits of a count, as results/throughput.py writes them.
+  const count = (value) => {
+    for (const [size, name] of [[1e12, "trillion"], [1e9, "billion"], [1e6, "million"]]) {
+      if (value >= 0.9995 * size) return value / size >= 999.5 ? `${count(value / size)} ${name}` : `${digits(value / size)} ${name}`;
+    }
+    if (value < 999.5) return digits(value);
+    const tens = 10 ** (String(Math.round(value)).length - 3);
+    return (Math.round(value / tens) * tens).toLocaleString("en-US");
+  };
   const shown = (value, unit) => {
     if (value === null || value === undefined || value === "") return "–";
     if (typeof value === "boolean") return value ? "yes" : "no";
@@ -26,8 +35,8 @@ const Units = (() => {
       case "W": return Math.abs(value) >= 10 ? `${Math.round(value).toLocaleString("en-US")} W` : `${digits(value)} W`;
       case "ratio": return `${digits(value)}×`;
       case "USD": case "FLOP/B": return `${digits(value)} ${unit}`;
-      case "count": return Number.isInteger(value) ? value.toLocaleString("en-US") : String(Number(value.toPrecision(4)));
-      default: return Number.isInteger(value) ? value.toLocaleString("en-US") : String(Number(value.toPrecision(4)));
+      case "count": case "": case undefined: return Number.isInteger(value) ? value.toLocaleString("en-US") : String(Number(value.toPrecision(4)));
+      default: return `${count(value)} ${unit}`;
     }
   };
   return { shown };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
@@ -101,7 +102,7 @@ def _between(scene: Scene, step: float) -> Iterator[tuple[str, float, float, flo
 def _loops(scene: Scene, step: float, layers: int | None) -> Table:
     rows: list[list[Cell]] = []
     for (label, loops), found in tallied(scene, lambda each: (each.label, each.loops)):
-        turns = loops[-1][1] if loops else None
+        turns = math.prod(trips for _, trips in loops) if loops else None
         where = " / ".join(f"{name} × {trips:,}" for name, trips in loops) or "outside of loops"
         if loops and loops[-1][1] == layers:
             where += ", a turn for each layer"

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from meshcast.base import InputError, json_value
 from meshcast.explore import read_points
 from meshcast.report.summary import Figure, figure
-from meshcast.report.tables import Cell, TableColumn, Table, column, table
+from meshcast.report.tables import Cell, Table, TableColumn, column, table
 
 POINTS, SUMMARY, SPACE, ENVIRONMENT = "points.jsonl", "summary.json", "space.toml", "environment.json"
 MOST_POINTS = 4_000

@@ -2,8 +2,10 @@
 "use strict";
 const Units = (() => {
   const digits = (value) => {
-    const text = Math.abs(value) >= 999.5 && Math.abs(value) < 1e6 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
-    return text.includes("e") ? value.toExponential(2).replace(/\.?0+e/, "e") : text;
+    const size = Math.abs(value);
+    if (size >= 999.5 && size < 1e6) return value.toFixed(0);
+    if (size && (size >= 1e6 || size < 1e-4)) return value.toExponential(2).replace(/\.?0+e/, "e").replace(/e([+-])(\d)$/, "e$10$2");
+    return String(Number(value.toPrecision(3)));
   };
   const scaled = (value, steps) => {
     const [size, unit] = steps.find(([least]) => Math.abs(value) >= least) || steps[steps.length - 1];

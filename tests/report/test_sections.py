@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from meshcast.hardware import Conditions
+from meshcast.jobs import ProgramJob
 from meshcast.report import Subject, prediction_data
 from meshcast.report.breakdown import breakdown
 from meshcast.report.communication import communication_section
@@ -174,7 +175,8 @@ def test_levels_keep_their_peaks() -> None:
 
 
 def test_buffers_at_the_peak_add_up(single: Subject) -> None:
-    run = single.job.run  # type: ignore[union-attr]  # a program's job
+    assert isinstance(single.job, ProgramJob)
+    run = single.job.run
     peak = peak_buffers(run.lowered, run.device)
     assert peak is not None
     assert sum(each.size for each in peak.buffers) == run.memory.temporaries

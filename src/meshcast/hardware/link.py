@@ -53,6 +53,7 @@ class LinkTechnology:
         in_network_heads: Members of a domain that join it to others where switches add inside; 0: all of them.
         in_network_channels: Channels in which a head hands on chunks then.
         in_network_chunk: Bytes of such a chunk; 0: as small as one likes.
+        variation: Standard deviation of the steps of the parts that it joins, as a share: all wait for the slowest.
         rings_share: Of `share`, what rings along several dimensions of a torus reach when they run at once.
     """
 
@@ -71,6 +72,7 @@ class LinkTechnology:
     in_network_heads: int = 0
     in_network_channels: int = 1
     in_network_chunk: float = 0.0
+    variation: float = 0.0
     rings_share: float = 1.0
     aliases: tuple[str, ...] = ()
     notes: str = ""

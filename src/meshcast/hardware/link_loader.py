@@ -46,6 +46,7 @@ def link(doc: Document) -> LinkTechnology:
         in_network_heads=file.count("in_network_heads", default=0),
         in_network_channels=file.count("in_network_channels", default=1),
         in_network_chunk=file.optional("in_network_chunk", of=Dimension.BYTES) or 0.0,
+        variation=file.optional("variation", of=Dimension.SHARE) or 0.0,
         rings_share=1.0 if rings is None else rings,
         aliases=file.texts("aliases"),
         notes=file.text("notes", default=""),

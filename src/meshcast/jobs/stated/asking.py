@@ -31,6 +31,8 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     chosen = options if options.brought is not None else options.with_stack(target.stack, but=own)
     changes: dict[str, Any] = {} if options.brought is not None else {"overlap": target.overlap}
     changes |= {"on": target.on, "devices": target.devices}
+    # Weights and activations of a training run are normally distributed, more or less; of TPUs no power is known by values.
+    changes |= {"data": "normal"} if target.on.device.kind == "gpu" else {}
     settings = target.settings
     if target.model.planned:
         changes["plan"] = target.plan_text

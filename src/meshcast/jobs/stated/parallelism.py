@@ -17,7 +17,7 @@ from meshcast.jobs.stated.systems import RunSystem
 from meshcast.options import Stack
 
 Plan = dict[str, int | str]
-_SPLIT_BY_WIDTH = ("maxtext",)
+_MAXTEXT = ("maxtext",)
 # A run's word for the precision of products, and the plan's; others are the plan's own or refused by it.
 _PRECISIONS = {
     "fp8-tensor": "fp8",
@@ -54,7 +54,8 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan |= _schedule(run, model, shards["pp"], found)
     plan |= _microbatch(run, plan, ranks, shards, found)
     plan |= activations_of(run, stack, found)
-    plan["attention"] = _attention(stack, int(plan["cp"]))
+    narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
+    plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow)
     gradients = run.extra.values.get("grad_reduce", stack.gradients)
     if gradients != "fp32":
         plan["gradients"] = gradients
@@ -100,15 +101,19 @@ def _splits_positions(run: StatedRun, stack: Stack) -> bool:
     MaxText's rules split the residual stream over tensor devices by its width (`activation_embed`), whatever a run says of
     positions; that costs and saves what a plan's `sp` does.
     """
-    if stack.name in _SPLIT_BY_WIDTH:
+    if stack.name in _MAXTEXT:
         return stack.sequence_parallel
     return run.degrees.get("sp", int(stack.sequence_parallel)) > 0
 
 
-def _attention(stack: Stack, context: int) -> str:
-    """The stack's attention, and how keys and values reach the devices that split a sequence."""
+def _attention(stack: Stack, context: int, *, narrow: bool) -> str:
+    """The stack's attention, and how keys and values reach the devices that split a sequence.
+
+    MaxText's scores are bf16 unless `float32_logits` is set (configs/base.yml). On TPUs they are stored so; on GPUs XLA widens
+    every op to fp32 and, allowed more precision than asked for, leaves out the conversions back (`narrow`).
+    """
     if context == 1:
-        return stack.attention
+        return "plain-bf16" if stack.attention == "plain" and narrow else stack.attention
     return f"flash-{stack.context_attention}" if stack.attention != "plain" else stack.context_attention
 
 

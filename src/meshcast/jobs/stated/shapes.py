@@ -25,6 +25,7 @@ _SIZES = ("layers", "hidden", "heads", "vocab")
 _LANGUAGE = ("decoder", "gpt")
 _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than what they move
 _ROW_BYTES = 4  # of a table's number
+_NARROW, _ALIGNED = ("fp16", "bf16"), 8  # elements of 2 bytes that make 16
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
@@ -68,7 +69,11 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         return None
     builder = zoo[name]
     if builder.module == "dlrm":
-        return RunModel(builder=builder, settings=_changes(builder, _tables(run, builder, found)))
+        settings = _changes(builder, _tables(run, builder, found))
+        if run.precision in _NARROW:
+            found.assumes(f"what the top layers read is filled up to a multiple of {_ALIGNED}, as tensor cores want it")
+            settings["align"] = _ALIGNED
+        return RunModel(builder=builder, settings=settings)
     if builder.module in _LANGUAGE and not known:
         lacking = [each for each in _SIZES if each not in run.counts]
         lacking += [] if {"ffn", "moe_ffn"} & run.counts.keys() else ["ffn"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshcast import Options, prepare
-from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin, PowerLaw, ValueShares
-from meshcast.estimate import shipped_gpu_calibration
+from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin, PowerLaw, ValueShares, shipped_gpu_calibration
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.gpu.clocks import power_law
 from meshcast.estimate.gpu.machine import GpuMachine

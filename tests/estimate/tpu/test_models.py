@@ -176,7 +176,9 @@ def test_cores_with_memories_of_their_own_share_none() -> None:
     """Two cores of a v4 run one kernel on one memory; those of a v3 have a program and a memory each."""
     p = shipped_tpu_calibration().parameters
     v3, v4 = (load_device(name) for name in ("tpu-v3", "tpu-v4"))
-    alone, together = (TpuMachine(device=device, parameters=p).bandwidth / device.memory_bandwidth for device in (v3, v4))
+    alone, together = (
+        TpuMachine(device=device, parameters=p).bandwidth / device.memory_bandwidth for device in (v3, v4)
+    )
     assert (alone, together) == (pytest.approx(p.hbm_share), pytest.approx(p.hbm_share * p.megacore_share))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshcast.base import UnsupportedError, tell
+from meshcast.base import UnsupportedError, how_to_install, tell
 from meshcast.explore.bounding import family_of
 from meshcast.explore.engines import Engine
 from meshcast.explore.measures import Constraints, Known, Objective
@@ -157,7 +157,5 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise UnsupportedError(
-            "Optuna is not installed", where="search", fix="pip install 'meshcast[explore]'"
-        ) from None
+        raise UnsupportedError("Optuna is not installed", where="search", fix=how_to_install("explore")) from None
     return optuna

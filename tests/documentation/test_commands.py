@@ -35,6 +35,7 @@ NOT_RUN = {
     r"^make (?!demo)": "the target's recipe is checked by `make -n`",
     r"doctor --install": "fetches packages; tests/estimate/outside runs what it installs",
     r"^meshcast (plan|explore) ": "minutes of searching; tests/explore/test_recipes.py runs them, made smaller",
+    r"^meshcast serve": "serves until it is ended; tests/serve/test_browser.py starts it",
     r"^python benchmarks/": "minutes of measuring",
     r"^python -m benchmarks\.": "needs the libraries whose programs it captures",
     r"^python -m venv ": "an environment that nothing here uses",

@@ -92,6 +92,7 @@ VERBS = {
     "compare": "Compares TARGETs over devices and fidelities: step times, ratios, and whether the order of designs survives.",
     "plan": "Finds the best plans of MODEL on so many devices: step time, MFU, memory, tokens/s, and what limits each.",
     "explore": "Searches a space of models, plans, hardware and sizes: the best points, the front, and what limits them.",
+    "serve": "Serves a page on localhost: predictions, comparisons and searches by clicking.",
     "show": "Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it.",
     "trace": "Writes how TARGET will run as a trace that other tools read.",
     "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",

@@ -168,3 +168,17 @@ def test_the_description_names_every_route(page: TestClient) -> None:
     assert {"/api/predict", "/api/choices", "/api/programs", "/api/searches", "/api/runs"} <= set(described["paths"])
     assert "Configuration" in described["components"]["schemas"]
     assert page.get("/docs").status_code == 404, "its page would come from elsewhere"
+
+
+def test_a_report_is_made_and_runs_apart_from_the_page(page: TestClient) -> None:
+    asked = {**TINY, "plan": "fsdp=2,tp=2"}
+    made = answered(page, "POST", "/api/reports", json=asked).json()
+    found = page.get(made["url"])
+    assert found.headers["content-type"].startswith("text/html")
+    policy = found.headers["content-security-policy"]
+    assert policy.startswith("sandbox allow-scripts")
+    assert "allow-same-origin" not in policy, "what a program's names smuggle in could otherwise ask this server"
+    assert "llama3-tiny" in found.text
+    assert "meshcast report llama3-tiny --on dgx-h100 --plan fsdp=2,tp=2" in found.text
+    assert page.get("/reports/none").status_code == 404
+    assert page.post("/api/runs/none/report").status_code == 404

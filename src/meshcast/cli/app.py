@@ -95,6 +95,7 @@ VERBS = {
     "serve": "Serves a page on localhost: predictions, comparisons and searches by clicking.",
     "show": "Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it.",
     "trace": "Writes how TARGET will run as a trace that other tools read.",
+    "report": "Writes how TARGET will run as one HTML file that needs no network: what takes the time, and what would help.",
     "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",
     "systolic": "Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells.",
     "calibrate": "Measures some 3,900 small programs on the device that JAX finds, for the profiled fidelity.",

@@ -19,13 +19,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 
 from meshcast.base import VERSION, MeshcastError
-from meshcast.serve.guard import LOOPBACK, UPLOADS, Guard
+from meshcast.serve.guard import LOOPBACK, REPORT_POLICY, UPLOADS, Guard
 from meshcast.serve.limits import ServeLimits
-from meshcast.serve.messages import Configuration, ErrorAnswer, Pending, SearchRequest, SearchState, Uploaded
+from meshcast.serve.messages import Configuration, ErrorAnswer, Made, Pending, SearchRequest, SearchState, Uploaded
 from meshcast.serve.pool import BusyError, PageAnswer, QuestionJob, WorkerPool, error_body
 from meshcast.serve.searches import SearchDesk
 
 STATIC = Path(__file__).parent / "static"
+HTML = "text/html"
 QUICK_S = 0.9  # a request waits so long for its answer before it is told how to ask after it
 Wait = Annotated[
     float, Query(ge=0.0, le=60.0, description="Seconds to wait for the answer before it is told to ask again.")
@@ -155,6 +156,18 @@ def _add_questions(app: FastAPI) -> None:
             answer = PageAnswer(status=200, body=body)
         return _sent(answer)
 
+    @app.post("/api/reports", summary="Makes a report of a configuration", response_model=Made, responses=PROBLEMS)
+    async def reports(asked: Configuration, wait: Wait = QUICK_S) -> Response:
+        return await _of_configuration(app, "report", asked, wait)
+
+    @app.get("/reports/{key}", summary="A report, one HTML file", include_in_schema=False)
+    async def report(key: str) -> Response:
+        found: PageAnswer | None = app.state.pool.kept(key)
+        if found is None or found.media_type != HTML:
+            return _sent(PageAnswer(status=404, body=error_body("gone", "no such report, or it has been let go")))
+        headers = {"content-security-policy": REPORT_POLICY, "cache-control": "no-store"}
+        return Response(found.body, media_type=HTML, headers=headers)
+
     @app.get("/api/jobs/{number}", summary="An answer that was not there at once", responses=PROBLEMS)
     async def job(number: str, wait: Wait = QUICK_S) -> Response:
         found = app.state.pool.job(number)
@@ -162,7 +175,7 @@ def _add_questions(app: FastAPI) -> None:
             return _sent(
                 PageAnswer(status=404, body=error_body("unknown", "no such job, or its answer has been let go"))
             )
-        return _sent(await _awaited(app, found, wait))
+        return _sent(_told(found.key, await _awaited(app, found, wait)))
 
     @app.delete("/api/jobs/{number}", summary="Lets go of a question that waits", status_code=204)
     async def let_go(number: str) -> Response:
@@ -195,6 +208,14 @@ def _add_searches(app: FastAPI) -> None:
     async def runs() -> dict[str, Any]:
         return {"schema": "meshcast.page-runs/1", "runs": await asyncio.to_thread(app.state.desk.listed)}
 
+    @app.post("/api/runs/{name}/report", summary="Makes a report of a run", response_model=Made, responses=PROBLEMS)
+    async def run_report(name: str, wait: Wait = QUICK_S) -> Response:
+        try:
+            folder, changed = app.state.desk.folder(name)
+        except KeyError:
+            return _sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
+        return await _asked(app, {"kind": "folder", "folder": str(folder), "changed": changed}, wait=wait)
+
     @app.get("/api/runs/{name}", summary="How far a search is, and its points", response_model=SearchState)
     async def run(name: str) -> Response:
         return await _state(app.state.desk.state, name)
@@ -221,7 +242,10 @@ async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait:
             gone = error_body("gone", "the server does not hold this program any more", fix="drop the file again")
             return _sent(PageAnswer(status=410, body=gone))
         plain["program_name"], data = held
-    return await _asked(app, {"kind": kind, "asked": plain}, data, wait=wait)
+    question = {"kind": kind, "asked": plain}
+    if kind == "report":
+        question["command"] = asked.command(plain.get("program_name"))
+    return await _asked(app, question, data, wait=wait)
 
 
 async def _asked(app: FastAPI, question: dict[str, Any], data: bytes = b"", *, wait: float) -> Response:
@@ -233,8 +257,15 @@ async def _answer(app: FastAPI, question: dict[str, Any], data: bytes, *, wait: 
     key = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
     kept: PageAnswer | None = app.state.pool.kept(key)
     if kept is not None:
-        return kept
-    return await _awaited(app, app.state.pool.ask(key, question, data), wait)
+        return _told(key, kept)
+    return _told(key, await _awaited(app, app.state.pool.ask(key, question, data), wait))
+
+
+def _told(key: str, answer: PageAnswer) -> PageAnswer:
+    """An answer as scripts get it: of a report, where it is."""
+    if answer.media_type != HTML:
+        return answer
+    return PageAnswer(status=200, body=Made(url=f"/reports/{key}").model_dump_json().encode())
 
 
 async def _awaited(app: FastAPI, job: QuestionJob, wait: float) -> PageAnswer:

@@ -48,6 +48,20 @@ class Configuration(PageRequest):
             raise ValueError("give one of model, config and program")
         return self
 
+    def command(self, program: str | None = None) -> list[str]:
+        """The command line that asks the same."""
+        target = self.model or (f"{program}.mlir" if self.program is not None else "config.json")
+        words = ["meshcast", "report", str(target), "--on", self.on]
+        for name, value, usual in (
+            ("plan", self.plan, ""), ("mesh", self.mesh, ""), ("fidelity", self.fidelity, "auto"),
+            ("network", self.network, "alpha-beta"), ("lowering", self.lowering, "auto"),
+            ("clocks", self.clocks, "sustained"), ("stack", self.stack, None),
+        ):  # fmt: skip
+            words += [f"--{name}", str(value)] if value != usual else []
+        for name, value in self.settings.items():
+            words += ["--set", f"{name}={value}"]
+        return words
+
 
 class SearchRequest(PageRequest):
     """A search over plans: everything that shares a model out over some devices, on one or several kinds of hardware."""
@@ -93,6 +107,12 @@ class Pending(BaseModel):
     state: Literal["waiting", "running"]
     seconds: float = Field(description="Since it was asked for.")
     said: str = Field(default="", description="How far the work is, in its own words.")
+
+
+class Made(BaseModel):
+    """A report that was made."""
+
+    url: str = Field(description="Where it is, as long as the server holds it.")
 
 
 class Uploaded(BaseModel):

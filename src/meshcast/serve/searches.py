@@ -180,6 +180,15 @@ class SearchDesk:
             except subprocess.TimeoutExpired:
                 os.killpg(search.process.pid, signal.SIGKILL)
 
+    def folder(self, name: str) -> tuple[Path, float]:
+        """Where a run lies, and when something in it has changed last.
+
+        Raises:
+            KeyError: There is none of that name.
+        """
+        folder = self._folder(name)
+        return folder.resolve(), max(each.stat().st_mtime for each in folder.iterdir())
+
     def _free_name(self, model: str) -> str:
         stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{model}"
         name, number = stem, 1

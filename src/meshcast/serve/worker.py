@@ -49,6 +49,8 @@ class PageWorker:
             "catalogue": lambda question, data: _as_json(catalogue_answer()),
             "choices": lambda question, data: _as_json(choices_answer(question["asked"], self._folder)),
             "predict": lambda question, data: _as_json(self._prediction(question["asked"], data)),
+            "report": lambda question, data: self._report(question["asked"], question["command"], data),
+            "folder": lambda question, data: self._report_of(Path(question["folder"])),
             "program": lambda question, data: _as_json(self._described(question["name"], data)),
         }
 
@@ -57,6 +59,22 @@ class PageWorker:
 
         target, options = self._asked(asked, data)
         return predict(target, **options).to_json()
+
+    def _report(self, asked: Mapping[str, Any], command: list[str], data: bytes) -> tuple[str, bytes]:
+        from meshcast.report import write_report
+
+        target, options = self._asked(asked, data)
+        out = self._folder / "report.html"
+        write_report(target, out, command=command, **options)
+        return "text/html", out.read_bytes()
+
+    def _report_of(self, run: Path) -> tuple[str, bytes]:
+        """The report of a run folder, which the server has looked up by its name."""
+        from meshcast.report import write_report
+
+        out = self._folder / "report.html"
+        write_report(run, out, command=["meshcast", "report", run.name])
+        return "text/html", out.read_bytes()
 
     def _asked(self, asked: Mapping[str, Any], data: bytes) -> tuple[Any, dict[str, Any]]:
         """The target of a configuration, and the options that are asked for."""

@@ -46,6 +46,7 @@ class LiveBuffer:
     end: int
     held: bool = False  # argument, output or carried value: somebody else accounts for it
     output: bool = False  # held as an output with memory of its own: that is free until `start`
+    value: int | None = None  # that it was made for; None of what a kernel needs while it runs
 
 
 def lifetimes(
@@ -162,7 +163,7 @@ class _Lifetimes:
             for value in step.writes:
                 buffer = donors.get(value)
                 if buffer is None:
-                    buffer = LiveBuffer(self._tensors[value].bytes, entered, now)
+                    buffer = LiveBuffer(self._tensors[value].bytes, entered, now, value=value)
                     self._buffers.append(buffer)
                 if value in outputs:
                     buffer.held = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from meshcast.jobs.program.run import Run
 from meshcast.jobs.trust import with_trust
 from meshcast.options import Options
 from meshcast.partition import shardy
-from meshcast.programs import result_names
+from meshcast.programs import Program, result_names
 from meshcast.results import Prediction
 from meshcast.simulate import PipelineRun
 
@@ -133,6 +133,14 @@ class PipelineJob:
     def as_programs(self) -> PipelineJob:
         """The same pipeline without the model that a plan cut: its programs alone."""
         return replace(self, source=PipelineSource(given=self.pipeline), given=self.options, asked=None)
+
+    def programs(self) -> Iterator[Program]:
+        """The programs of its parts, equal parts once, each captured for the platform of its devices."""
+        stage = self.options.having(devices=None, conditions=HEALTHY)
+        for part in self.pipeline.parts:
+            for target in (part.forward, part.backward, part.weight, part.update):
+                if target is not None:
+                    yield self.part_job(target, stage).program
 
     def prepared(self, target: Any) -> Run:
         """One of its programs on the hardware of one stage."""

@@ -63,7 +63,7 @@ def top_kernels(run: Run, limit: int = 10) -> tuple[KernelShare, ...]:
             groups[key] = (kernel, groups.get(key, (kernel, 0))[1] + count)
     shares = [
         KernelShare(
-            name=_describe(kernel, run.lowered),
+            name=described_kernel(kernel, run.lowered),
             count=count,
             seconds=count * run.kernels[kernel].time,
             limited_by=run.kernels[kernel].limited_by,
@@ -121,7 +121,7 @@ def collective_shares(run: Run) -> tuple[CollectiveShare, ...]:
     return tuple(sorted(shares, key=lambda share: -share.seconds))
 
 
-def _describe(kernel: Kernel, lowered: LoweredProgram) -> str:
+def described_kernel(kernel: Kernel, lowered: LoweredProgram) -> str:
     """A kernel's kind with the shape that matters."""
     if isinstance(kernel.geometry, Gemm):
         return f"{kernel.kind.value} {kernel.geometry}"

@@ -3,7 +3,6 @@
 import { call } from "./api.js";
 import { begin, give as giveControls } from "./controls.js";
 import { notice } from "./dom.js";
-import { offerReports } from "./results.js";
 import { give as giveSearch, runsList, searchForm, watch } from "./search.js";
 import { recall, remember, state } from "./state.js";
 
@@ -49,7 +48,6 @@ async function start() {
   notice("starting …");
   const catalogue = await call("GET", "/api/catalogue", undefined, { heard: (job) => notice(`starting … ${job.seconds.toFixed(0)} s`) });
   notice("");
-  offerReports(Boolean(catalogue.reports));
   giveControls(catalogue);
   giveSearch(catalogue, show);
   const running = state.run;

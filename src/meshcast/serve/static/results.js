@@ -165,26 +165,23 @@ function foot(config, p) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   };
-  return h("footer", {}, h("button", { type: "button", class: "quiet", onclick: copy, title: said }, "Copy command"), h("button", { type: "button", class: "quiet", onclick: save }, "Save JSON"), report(config));
+  return h("footer", {}, h("button", { type: "button", class: "quiet", onclick: copy, title: said }, "Copy command"), h("button", { type: "button", class: "quiet", onclick: save }, "Save JSON"), reportButton((heard) => call("POST", "/api/reports", asked(config, config.on[0], { levers: true }), { heard })));
 }
 
-let reports = false;
-export function offerReports(offered) { reports = offered; }
-
-function report(config) {
-  if (!reports) return null;
+// A report takes some seconds, after which browsers open no window by themselves: the button becomes the link to it.
+export function reportButton(ask) {
   const open = async (event) => {
     const button = event.target;
     button.disabled = true;
     const heard = (job) => { button.textContent = `Report … ${job.seconds.toFixed(0)} s`; };
     try {
-      const made = await call("POST", "/api/reports", asked(config, config.on[0], { levers: true }), { heard });
-      window.open(made.url, "_blank", "noopener");
+      const made = await ask(heard);
+      button.replaceWith(h("a", { class: "quiet button", href: made.url, target: "_blank", rel: "noopener" }, "Open report ↗"));
     } catch (error) {
       notice(error.message, "error");
+      button.textContent = "Make report";
+      button.disabled = false;
     }
-    button.textContent = "Open report";
-    button.disabled = false;
   };
-  return h("button", { type: "button", class: "quiet", onclick: open }, "Open report");
+  return h("button", { type: "button", class: "quiet report", onclick: open, title: "One HTML file with timeline, roofline, memory and more, to keep or to mail" }, "Make report");
 }

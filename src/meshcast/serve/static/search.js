@@ -5,7 +5,7 @@ import { h, notice, replace } from "./dom.js";
 import * as format from "./format.js";
 import { open } from "./controls.js";
 import { front, scatter } from "./plot.js";
-import { problem } from "./results.js";
+import { problem, reportButton } from "./results.js";
 import { remember, state } from "./state.js";
 
 const MEASURES = {
@@ -96,6 +96,7 @@ function drawRun() {
   const edge = new Set(front(runs.filter((p) => second.of(p) > 0 && first.of(p) > 0), second, first).map((each) => each.number));
   const states = { running: "running", done: "done", stopped: "stopped", failed: "failed" };
   const head = h("header", { class: "run-head" }, h("div", {}, h("h2", {}, show.title || show.name), h("p", { class: "sub" }, h("span", { class: `state ${show.state}` }, states[show.state]), show.seconds ? ` ${format.time(show.seconds)}` : "", ` · ${show.found} predicted`, show.said && show.state === "running" ? ` · ${show.said}` : "", show.summary ? ` · ${format.count(show.summary.left_out)} of ${format.count(show.summary.space)} left out by their bounds` : "")),
+    show.state !== "running" && runs.length > 0 && reportButton((heard) => call("POST", `/api/runs/${encodeURIComponent(show.name)}/report`, undefined, { heard })),
     show.state === "running" && h("button", { type: "button", id: "search-stop", class: "quiet", onclick: async () => { show = await call("DELETE", `/api/searches/${encodeURIComponent(show.name)}`); drawRun(); } }, "Stop"));
   const picked = runs.find((each) => each.number === chosen);
   const rows = best.slice(0, 60).map((p) => h("tr", { class: p.number === chosen ? "chosen" : "", "data-point": p.number, onclick: () => pick(p) }, h("td", {}, edge.has(p.number) ? "●" : ""), h("td", { class: "plan" }, p.plan || "–"), h("td", { class: "name" }, p.on), h("td", { class: "number" }, format.count(p.devices)), h("td", { class: "number", "data-value": p.step_time_s }, format.time(p.step_time_s)), h("td", { class: "number" }, format.percent(p.mfu)), h("td", { class: "number" }, format.percent(p.memory_share)), h("td", {}, p.binds), h("td", {}, h("button", { type: "button", class: "quiet small", onclick: (event) => { event.stopPropagation(); openPoint(p); } }, "Open"))));

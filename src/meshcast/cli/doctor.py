@@ -72,6 +72,9 @@ PARTS = (
     OptionalPart(name="perfetto", purpose="writing Perfetto timelines", brought_by=("perfetto",)),
     OptionalPart(name="pyarrow", purpose="runs of searches as Parquet", brought_by=("pyarrow",)),
     OptionalPart(name="optuna", purpose="samplers for large searches", brought_by=("optuna",)),
+    OptionalPart(
+        name="matplotlib", purpose="pictures of predictions and searches (--plot)", brought_by=("matplotlib",)
+    ),
     OptionalPart(name="fastapi", purpose="the page in a browser (meshcast serve)", brought_by=("fastapi",)),
     OptionalPart(name="uvicorn", purpose="the page in a browser (meshcast serve)", brought_by=("uvicorn",)),
 )

@@ -42,6 +42,7 @@ def explore_command(
     points: Annotated[
         bool, typer.Option("--points", help="With --json, a line for each point before the summary.")
     ] = False,
+    plot: flags.PlotFlag = None,
     json: flags.Json = False,
 ) -> None:
     """Searches a space of models, plans, hardware and sizes: the best points, the front, and what limits them.
@@ -54,6 +55,10 @@ def explore_command(
 
     if no_folder and (out is not None or resume or merge):
         raise UsageError("--no-folder keeps nothing", where="--no-folder", fix="leave it out")
+    if plot is not None:
+        from meshcast.plots import check_plot
+
+        check_plot(plot)
     read = read_space(space)
     folder = None if no_folder else out or Path(f"explore-{file_name(space.stem)}")
     if merge and folder is not None:
@@ -66,4 +71,8 @@ def explore_command(
         )  # fmt: skip
     if written:
         print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
+    if plot is not None and found.best:
+        from meshcast.plots import save_figure, search_figure
+
+        save_figure(search_figure(found, title=f"points of {space.name}"), plot)
     tell_exploration(found, f"best points of {space}", json=json, points=points)

@@ -112,7 +112,7 @@ class Sampled:
                 assert isinstance(outcome, Outcome)
                 done[number] = outcome
                 self._take(study, trial, work, combination, outcome, record, optuna)
-            tell(f"{self.tally.evaluated} of {self.trials} trials")
+            tell(f"{self.tally.evaluated} of {self.trials} trials", done=self.tally.evaluated, total=self.trials)
 
     def _number(self, trial: Any, listed: list[tuple[Combination, list[Any]]], firsts: list[int]) -> int | None:
         """The number of the point that a trial stands for; None where its combination has no plan."""

@@ -275,7 +275,7 @@ class BestFirst:
         for done, (number, answer) in enumerate(self.engine.answers(works), start=1):
             assert not isinstance(answer, Outcome)
             self._layers[key_of(works[number])] = answer
-            tell(f"{done} of {len(works)} kinds of layers looked at")
+            tell(f"{done} of {len(works)} kinds of layers looked at", done=done, total=len(works))
         self.tally.probes += len(works)
 
     def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:

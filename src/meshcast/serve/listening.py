@@ -74,6 +74,7 @@ def _socket(options: ServeOptions) -> socket.socket:
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
+        made.listen(128)  # before the address is told: whoever opens it at once waits, and is not refused
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"nobody can listen at {options.host}:{options.port}: {error}",

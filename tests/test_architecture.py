@@ -180,7 +180,7 @@ def test_the_files_on_the_page_are_there_with_the_types_beside_them() -> None:
 
 # `options` is also what a variable is called.
 NAMED = re.compile(rf"`((?:{'|'.join(sorted(set(MAY_IMPORT) - {'options'}))})(?:\.[a-z_]+)+)(?:\.[A-Z]\w*)?`")
-ENDINGS = ("md", "yml", "toml", "json")
+ENDINGS = ("md", "yml", "toml", "json", "txt", "html")
 
 
 def test_modules_that_texts_name_are_there() -> None:

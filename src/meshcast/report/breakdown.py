@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
 from meshcast.report.subject import Scene, Subject
 from meshcast.report.tables import Cell, Table, column, table
-from meshcast.report.tally import Tally, tallied
+from meshcast.report.tally import Sums, tallied
 from meshcast.report.work import Launches
 
 MOST_LINES, MOST_KERNELS, MOST_LOOPS = 40, 60, 30
 
 
-class Part(TypedDict):
+class StepPart(TypedDict):
     """A part of the step; all of them add up to it."""
 
     name: str
@@ -30,14 +31,14 @@ class SceneBreakdown(TypedDict):
     tables: list[Table]
 
 
-class Breakdown(TypedDict):
+class BreakdownSection(TypedDict):
     """The section."""
 
-    parts: list[Part]
+    parts: list[StepPart]
     scenes: list[SceneBreakdown]
 
 
-def breakdown(subject: Subject) -> Breakdown | None:
+def breakdown(subject: Subject) -> BreakdownSection | None:
     """The section; None where there is no step."""
     found = subject.prediction.breakdown
     if found is None:
@@ -87,8 +88,8 @@ def _between(scene: Scene, step: float) -> Iterator[tuple[str, float, float, flo
         share = ranks.ranks / total
         for sent in ranks.sent:
             row = found.setdefault("messages between stages", [0.0, 0.0, 0.0])
-            size = sent.message.collective.payload_bytes
-            for place, amount in enumerate((sent.message.seconds, 1.0, float(size))):
+            payload = float(sent.message.collective.payload_bytes)
+            for place, amount in enumerate((sent.message.seconds, 1.0, payload)):
                 row[place] += share * sent.times * amount
         for end in ranks.ends:
             row = found.setdefault(end.label, [0.0, 0.0, 0.0])
@@ -99,17 +100,31 @@ def _between(scene: Scene, step: float) -> Iterator[tuple[str, float, float, flo
 
 
 def _loops(scene: Scene, step: float, layers: int | None) -> Table:
-    rows = []
-    for key, found in tallied(scene, lambda each: (each.label, each.loops)):
-        label, loops = key  # type: ignore[misc]  # as it was made above
-        turns = loops[-1][1] if loops else None
+    rows: list[list[Cell]] = []
+    for (label, loops), found in tallied(scene, lambda each: (each.label, each.loops)):
+        turns = math.prod(trips for _, trips in loops) if loops else None
         where = " / ".join(f"{name} × {trips:,}" for name, trips in loops) or "outside of loops"
         if loops and loops[-1][1] == layers:
             where += ", a turn for each layer"
-        kernels = [label, where, found.seconds, _share(found, step), turns, found.seconds / turns if turns else None]
-        rows.append([*kernels, found.flops, found.bytes])
+        told: list[Cell] = [
+            label,
+            where,
+            found.seconds,
+            _share(found, step),
+            turns,
+            found.seconds / turns if turns else None,
+        ]
+        rows.append([*told, found.flops, found.bytes])
+    if len(rows) == 1:  # no loop, and nothing to tell apart
+        rows = []
     several = len({row[0] for row in rows}) > 1
-    heads = [column("pass"), column("loop"), *_TIME, column("turns", "count", "count"), column("a turn", "s", "per_turn")]
+    heads = [
+        column("pass"),
+        column("loop"),
+        *_TIME,
+        column("turns", "count", "count"),
+        column("a turn", "s", "per_turn"),
+    ]
     made = table(
         "loops", "By layer", (*heads, *_WORK[1:]), rows, most=MOST_LOOPS,
         note="a loop over layers has a turn for each; a pass of a pipeline runs once for each microbatch",
@@ -125,9 +140,11 @@ def _lines(scene: Scene, step: float) -> Table:
         return ("communication" if each.kernel.collective is not None else "compute", scene.line(each.kernel.location))
 
     rows: list[list[Cell]] = []
-    for (kind, line), found in tallied(scene, key):  # type: ignore[misc]  # as it was made above
+    for (kind, line), found in tallied(scene, key):
         what = found.first.name if found.first is not None else ""
-        rows.append([line or "not said", kind, what, found.seconds, _share(found, step), found.count, found.sent or None])
+        rows.append(
+            [line or "not said", kind, what, found.seconds, _share(found, step), found.count, found.sent or None]
+        )
     known = "" if scene.lines else "the program has no debug locations with lines: ops are told by their names"
     columns = (
         column("source", "", "source"), column("kind"), column("longest"), *_TIME, _WORK[0], column("sent", "B", "bytes_sent"),
@@ -143,14 +160,14 @@ def _kernels(scene: Scene, step: float) -> Table:
     for _, found in tallied(scene, key):
         if (each := found.first) is None:
             continue
-        bound, origin = "communication", each.run.network_model.origin
+        bound, origin = "communication", str(each.run.network_model.origin)
         if each.kernel.collective is None:
             estimate = each.run.kernels[each.kernel]
             bound, origin = estimate.limited_by, estimate.origin.value
         rows.append(
             [
                 each.name, found.seconds, _share(found, step), found.count, found.seconds / found.count if found.count else None,
-                bound, str(origin), scene.line(each.kernel.location),
+                bound, origin, scene.line(each.kernel.location),
             ]
         )  # fmt: skip
     columns = (
@@ -160,5 +177,5 @@ def _kernels(scene: Scene, step: float) -> Table:
     return table("kernels", "Longest kernels and collectives", columns, rows, most=MOST_KERNELS)
 
 
-def _share(found: Tally, step: float) -> float:
+def _share(found: Sums, step: float) -> float:
     return found.seconds / step if step else 0.0

@@ -77,7 +77,8 @@ def _tables(subject: Subject) -> Iterator[Table]:
         "groups", "Exposed and overlapped, by group",
         (
             column("over"), column("group", "count", "devices"), column("busy", "s", "busy"),
-            column("overlapped", "s", "overlapped"), column("exposed", "s", "exposed"), column("exposed of step", "share", "exposed_share"),
+            column("overlapped", "s", "overlapped"), column("exposed", "s", "exposed"),
+            column("exposed of step", "share", "exposed_share"),
         ),
         (
             [each.group, each.group_size, each.busy_s, each.overlapped_s, each.exposed_s, each.exposed_s / step if step else None]
@@ -105,7 +106,16 @@ def _matrix(scene: Scene) -> Matrix | None:
         for each in launches(work):
             if (collective := each.kernel.collective) is not None:
                 plan = each.run.collective(each.kernel)
-                _add(sent, collective, plan.algorithm, each.count, work.first, work.ranks, each.run.workload.devices, block)
+                _add(
+                    sent,
+                    collective,
+                    plan.algorithm,
+                    each.count,
+                    work.first,
+                    work.ranks,
+                    each.run.workload.devices,
+                    block,
+                )
         for end in work.ends:
             _add(sent, end.collective, end.plan.algorithm, 1, work.first, work.ranks, end.devices, block)
         for message in work.sent:
@@ -131,10 +141,8 @@ def _add(
         members = np.asarray(row) % devices
         for start in starts:
             mine = (members + start) // block
-            if devices > ranks:  # of a group over several kinds of rank, what those of this one send
-                here = (members >= first) & (members < first + ranks)
-            else:
-                here = np.ones(len(members), dtype=bool)
+            # Of a group over several kinds of rank, what those of this one send.
+            here = (members >= first) & (members < first + ranks) if devices > ranks else members >= 0
             if ring:
                 np.add.at(sent, (mine[here], np.roll(mine, -1)[here]), amount)
             else:

@@ -109,7 +109,11 @@ def _agreements(found: list[Mapping[str, Any]]) -> Table | None:
     if not found:
         return None
     keys = [key for key, value in found[0].items() if isinstance(value, (str, int, float, bool)) or value is None]
-    names = [key for key in found[0] if key not in keys and isinstance(found[0][key], list) and key in ("pair", "fidelities")]
-    rows = [[*(" and ".join(map(str, each[name])) for name in names), *(each.get(key) for key in keys)] for each in found]
+    names = [
+        key for key in found[0] if key not in keys and isinstance(found[0][key], list) and key in ("pair", "fidelities")
+    ]
+    rows = [
+        [*(" and ".join(map(str, each[name])) for name in names), *(each.get(key) for key in keys)] for each in found
+    ]
     columns = [*(column(name) for name in names), *(column(key.replace("_", " ")) for key in keys)]
     return table("agreements", "How the fidelities agree", columns, rows)

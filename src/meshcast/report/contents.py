@@ -41,7 +41,7 @@ class ReportData(TypedDict):
     prediction: dict[str, Any] | None
 
 
-# Sections of a prediction in the order of the page, by name: each is a pure function of the subject, None where it has nothing to say.
+# Sections of a prediction in the order of the page: each is a pure function of the subject, None where it has nothing to say.
 SECTIONS: Mapping[str, Callable[[Subject], Any]] = {
     "summary": summary_section,
     "breakdown": breakdown,

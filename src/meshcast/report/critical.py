@@ -62,13 +62,14 @@ def critical_stretches(scene: Scene, *, unrolled: bool) -> dict[int, list[Stretc
 def _stretches(timeline: Timeline, *, unrolled: bool) -> Iterator[Stretch]:
     now = 0.0
     for kind, what, seconds in _walked(timeline.path, 1.0, unrolled=unrolled):
-        yield Stretch(start=now, end=now + seconds, kind=kind, what=what)
-        now += seconds
+        # The pause behind the last kernel is on a block's path, and nobody waits for it in a step.
+        end = min(now + seconds, timeline.duration)
+        if end > now:
+            yield Stretch(start=now, end=end, kind=kind, what=what)
+        now = end
 
 
-def _walked(
-    path: Iterable[Segment | Looped], scale: float, *, unrolled: bool
-) -> Iterator[tuple[str, str, float]]:
+def _walked(path: Iterable[Segment | Looped], scale: float, *, unrolled: bool) -> Iterator[tuple[str, str, float]]:
     for each in path:
         if isinstance(each, Segment):
             yield each.kind, each.what, scale * each.seconds

@@ -1,8 +1,8 @@
 """The trace that a report carries: what Perfetto opens, as long as there is room for it.
 
-`perfetto` writes it where its package is there, else it is a Kineto trace of the first rank, which Perfetto's page opens too. One that
-takes more than its share of the file is tried again with folded loops and fewer kinds of rank, then left out; the page says so, and
-which command writes it.
+`perfetto` writes it where its package is there, else it is a Kineto trace of the first rank, which Perfetto's page opens too. One
+that takes more than its share of the file is tried again with folded loops and fewer kinds of rank, then left out; the page says
+so, and which command writes it.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from meshcast.jobs import PipelineJob, ProgramJob, Run, ServingJob
 from meshcast.report.levels import Series, series
+from meshcast.report.source_lines import nearest_line
 from meshcast.report.subject import Scene, Subject
 from meshcast.report.tables import Cell, Table, column, table
 from meshcast.simulate import Peak, peak_buffers
@@ -99,11 +100,13 @@ def _buffers(subject: Subject) -> tuple[Table | None, str]:
     rows = _argument_rows(run)
     at = ""
     if found is None:
-        rows.append([run.memory.temporaries, "temporaries, in one block that the compiler laid out", "", "temporary", ""])
+        rows.append(
+            [run.memory.temporaries, "temporaries, in one block that the compiler laid out", "", "temporary", ""]
+        )
     else:
-        rows += _temporary_rows(subject, run, found)
+        rows += _temporary_rows(subject, found)
         at = f"temporaries at their peak, while {found.kernel.name} runs" if found.kernel is not None else ""
-    rows.sort(key=lambda row: -float(row[0] or 0))  # type: ignore[arg-type]  # sizes
+    rows.sort(key=lambda row: -float(row[0] or 0))
     columns = (
         column("bytes", "B", "peak_memory"), column("what"), column("type"), column("role"), column("source", "", "source"),
     )  # fmt: skip
@@ -123,22 +126,25 @@ def _run(subject: Subject) -> Run | None:
 def _argument_rows(run: Run) -> list[list[Cell]]:
     schedule, tensors = run.lowered.schedule, run.lowered.tensors
     return [
-        [tensors[value].bytes, argument.name or f"argument {place}", str(tensors[value]), argument.role.value.replace("_", " "), ""]
+        [
+            tensors[value].bytes, argument.name or f"argument {place}", str(tensors[value]),
+            argument.role.value.replace("_", " "), "",
+        ]
         for place, (value, argument) in enumerate(zip(schedule.inputs, run.workload.arguments, strict=False))
         if tensors[value].bytes
     ]  # fmt: skip
 
 
-def _temporary_rows(subject: Subject, run: Run, peak: Peak) -> list[list[Cell]]:
-    scene = subject.scenes[0] if subject.scenes else None
+def _temporary_rows(subject: Subject, peak: Peak) -> list[list[Cell]]:
+    lines = subject.lines
     rows: list[list[Cell]] = []
     for each in peak.buffers:
         location = each.writer.location if each.writer is not None else ""
-        what = each.writer.name if each.writer is not None else "carried by a loop"
+        what = each.writer.name if each.writer is not None else "written in a loop"
         if each.tensor is None:
             what = "workspace of a library's kernel"
         rows.append(
             [each.size, what, str(each.tensor) if each.tensor is not None else "", "temporary",
-             scene.line(location) if scene is not None else location]
+             nearest_line(lines, location) or location]
         )  # fmt: skip
     return rows

@@ -34,7 +34,8 @@ def environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
     )  # fmt: skip
     made.filters["shown"] = shown
     made.globals["titles"] = TITLES
@@ -73,7 +74,9 @@ def data_block(data: Mapping[str, Any]) -> str:
 
 def policy(scripts: list[str]) -> str:
     """The content security policy of a document with these scripts inside."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts)
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
+    )
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
         "form-action 'none'"

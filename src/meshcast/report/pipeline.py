@@ -14,7 +14,7 @@ WORKS = ("F", "B", "W")
 
 
 class StageRow(TypedDict):
-    """A stage: its tasks as start and duration in nanoseconds, work and microbatch and chunk; and where it reduces and updates."""
+    """A stage: its tasks as start, duration (in nanoseconds), work, microbatch and chunk; when it reduces and updates."""
 
     stage: int
     tasks: list[int]

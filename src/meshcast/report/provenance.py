@@ -15,7 +15,7 @@ _NOTHING: tuple[Any, ...] = (None, "", {}, [])
 MOST_FACTS = 80
 
 
-class Origin(TypedDict):
+class OriginShare(TypedDict):
     """A share of the step time by where it comes from."""
 
     name: str
@@ -25,7 +25,7 @@ class Origin(TypedDict):
 class ProvenanceSection(TypedDict):
     """The section."""
 
-    origins: list[Origin]
+    origins: list[OriginShare]
     trust: list[list[str]]
     warnings: list[str]
     inputs: list[Table]
@@ -38,7 +38,11 @@ def provenance_section(subject: Subject) -> ProvenanceSection:
     """The section."""
     prediction = subject.prediction
     return {
-        "origins": [{"name": name, "share": share} for name, share in asdict(prediction.provenance).items() if share],
+        "origins": [
+            {"name": name, "share": share}
+            for name, share in asdict(prediction.provenance).items()
+            if share and prediction.timed is not None
+        ],
         "trust": [[name, said] for name, said in (prediction.trust.rows() if prediction.trust is not None else ())],
         "warnings": list(prediction.warnings),
         "inputs": list(_inputs(subject)),

@@ -1,9 +1,9 @@
-"""The roofline: FLOP/s that kernels reach over FLOPs per byte, below the roofs of the device (Williams, Waterman and Patterson 2009).
+"""The roofline: FLOP/s that kernels reach over FLOPs per byte, below the roofs of the device (Williams 2009).
 
     roof(I) = min(peak of the type, bandwidth of the memory level * I),   I = FLOPs / bytes to and from memory
 
-A kernel's bytes are those that it must move at least once. Where they come from the cache, it can lie above the memory's roof, and
-lies below the cache's.
+A kernel's bytes are those that it must move at least once. Where they come from the cache, it can lie above the memory's roof,
+and lies below the cache's.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TypedDict
 from meshcast.estimate import matrix_rate
 from meshcast.hardware import Device
 from meshcast.report.subject import Scene, Subject
-from meshcast.report.tally import Tally, tallied
+from meshcast.report.tally import Sums, tallied
 from meshcast.report.work import Launches
 
 MOST_POINTS = 400
 LEAST_SHARE = 1e-5  # of the step, that a group of kernels needs to be on the plot
+LEAST_INTENSITY = 1e-3  # FLOPs a byte: what has less moves data
 
 
 class Roof(TypedDict):
@@ -28,7 +29,7 @@ class Roof(TypedDict):
     value: float
 
 
-class Point(TypedDict):
+class RooflinePoint(TypedDict):
     """Kernels of one kind and shape."""
 
     name: str
@@ -48,11 +49,11 @@ class SceneRoofline(TypedDict):
     """The points of one step, and what is not among them."""
 
     name: str
-    points: list[Point]
+    points: list[RooflinePoint]
     note: str
 
 
-class Roofline(TypedDict):
+class RooflineSection(TypedDict):
     """The section."""
 
     device: str
@@ -60,7 +61,7 @@ class Roofline(TypedDict):
     scenes: list[SceneRoofline]
 
 
-def roofline(subject: Subject) -> Roofline | None:
+def roofline(subject: Subject) -> RooflineSection | None:
     """The section; None where nothing runs that could be drawn."""
     scenes = [_scene(scene) for scene in subject.scenes]
     if not any(scene["points"] for scene in scenes):
@@ -83,7 +84,7 @@ def _peaks(device: Device) -> dict[str, float]:
 
 
 def _scene(scene: Scene) -> SceneRoofline:
-    points: list[Point] = []
+    points: list[RooflinePoint] = []
     step = scene.folded.step_s
     nothing = 0.0
 
@@ -93,7 +94,7 @@ def _scene(scene: Scene) -> SceneRoofline:
     for what, found in tallied(scene, key):
         if what is None or found.first is None or not found.seconds:
             continue
-        if not found.flops or not found.bytes:
+        if not found.bytes or found.flops < LEAST_INTENSITY * found.bytes:
             nothing += found.seconds
             continue
         points.append(_point(scene, found, found.first, step))
@@ -101,14 +102,16 @@ def _scene(scene: Scene) -> SceneRoofline:
     left = points[len(kept) :]
     notes = []
     if nothing:
-        notes.append(f"kernels without arithmetic take {nothing / step:.1%} of the step and are not on the plot")
+        notes.append(
+            f"kernels without arithmetic to speak of take {nothing / step:.1%} of the step and are not on the plot"
+        )
     if left:
         share = sum(point["share"] for point in left)
         notes.append(f"{len(left):,} smaller groups of kernels, {share:.2%} of the step, are left out")
     return {"name": scene.name, "points": kept, "note": "; ".join(notes)}
 
 
-def _point(scene: Scene, found: Tally, each: Launches, step: float) -> Point:
+def _point(scene: Scene, found: Sums, each: Launches, step: float) -> RooflinePoint:
     device, kernel = each.run.device, each.kernel
     if kernel.matrix_flops:
         rate = matrix_rate(kernel, device)

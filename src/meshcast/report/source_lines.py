@@ -1,8 +1,8 @@
 """Which lines of a user's program ops come from, by the names that debug locations give ops.
 
 A location of JAX's is a name with the frames behind it: `"jit(step)/dot_general"("step"("model.py":12:8))`. Names of ops inside a
-function that is called are relative to the call, and XLA joins both; so a name is kept as it stands and joined to its calls'. Where
-several lines share a name all of them are told. A line is the innermost frame and the one that calls it: helpers are called
+function that is called are relative to the call, and XLA joins both; so a name is kept as it stands and joined to its calls'.
+Where several lines share a name all of them are told. A line is the innermost frame and the one that calls it: helpers are called
 from many places. What has no frames of its own has those of the op around it.
 """
 

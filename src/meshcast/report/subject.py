@@ -74,6 +74,13 @@ class Subject:
     others: tuple[tuple[str, Prediction | MeshcastError], ...] = ()
     command: str = ""
 
+    @cached_property
+    def lines(self) -> Mapping[str, str]:
+        """By the names of ops, the lines of its program that they come from; of a program also where nothing is drawn."""
+        if self.scenes:
+            return self.scenes[0].lines
+        return source_lines(self.job.program) if isinstance(self.job, ProgramJob) else {}
+
     @property
     def cluster(self) -> Cluster:
         """The hardware."""
@@ -97,9 +104,7 @@ def subject_of(
             why = str(error)
         if not scenes and not why:
             why = "a trace says what is done, and for a part of it when: no step of it is drawn"
-    return Subject(
-        prediction=prediction, job=job, scenes=scenes, not_drawn=why, others=others, command=command
-    )
+    return Subject(prediction=prediction, job=job, scenes=scenes, not_drawn=why, others=others, command=command)
 
 
 def _scenes(job: Job) -> tuple[Scene, ...]:
@@ -115,9 +120,7 @@ def _scenes(job: Job) -> tuple[Scene, ...]:
             scene.folded  # noqa: B018  # what cannot be drawn says so here
             return (scene,)
         case ServingJob():
-            return tuple(
-                _program(name, each.described, one) for name, each, one in reversed(list(job.passes.named()))
-            )
+            return tuple(_program(name, each.described, one) for name, each, one in reversed(list(job.passes.named())))
         case _:
             return ()
 

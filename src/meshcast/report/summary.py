@@ -1,4 +1,4 @@
-"""The summary: one number first, then its parts, then what would help most; of what does not fit, what is missing and what would."""
+"""The summary: one number first, then its parts, then what would help most; of what does not fit, what is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from meshcast.report.subject import Subject
 from meshcast.report.tables import Cell, Table, column, table
-from meshcast.results import Prediction
+from meshcast.results import Prediction, percent
 
 
 class Figure(TypedDict):
@@ -20,7 +20,7 @@ class Figure(TypedDict):
     below: str
 
 
-class Summary(TypedDict):
+class SummarySection(TypedDict):
     """The section."""
 
     feasible: bool
@@ -39,7 +39,7 @@ def figure(label: str, value: Cell, unit: str, term: str, below: str = "") -> Fi
     return {"label": label, "value": value, "unit": unit, "term": term, "below": below}
 
 
-def summary_section(subject: Subject) -> Summary:
+def summary_section(subject: Subject) -> SummarySection:
     """The section."""
     prediction = subject.prediction
     interval = prediction.interval_s
@@ -95,7 +95,7 @@ def _figures(prediction: Prediction) -> Iterator[Figure]:
         yield figure("MFU", prediction.mfu, "share", "mfu", hfu)
     use, capacity = prediction.memory, prediction.capacity_bytes
     if use.known:
-        yield figure("peak memory", use.peak, "B", "peak_memory", f"{use.peak / capacity:.0%} of a device's")
+        yield figure("peak memory", use.peak, "B", "peak_memory", f"{percent(use.peak / capacity)} of a device's")
     if prediction.breakdown is not None and step and prediction.devices > 1:
         exposed = prediction.breakdown.exposed_communication
         yield figure("exposed communication", exposed, "s", "exposed", f"{exposed / step:.1%} of the step")
@@ -123,7 +123,7 @@ def _helps(prediction: Prediction) -> Table | None:
             rows: list[list[Cell]] = [[lever] for lever in problem.levers]
             return table("helps", "What would make it fit", (column("change"),), rows) if rows else None
         columns = (column("change"), column("needed then", "B", "demand"), column("fits"), column("by"))
-        fixes = ([each.change, each.demand, each.fits, each.flag] for each in problem.fixes)
+        fixes: list[list[Cell]] = [[each.change, each.demand, each.fits, each.flag] for each in problem.fixes]
         return table("helps", "What would make it fit", columns, fixes)
     if not prediction.levers:
         return None
@@ -145,8 +145,8 @@ def _what_ifs(prediction: Prediction) -> Table | None:
     if not prediction.what_ifs:
         return None
     columns = (
-        column("change"), column("step then", "s", "step_time"), column("times as fast", "ratio"), column("energy", "J", "energy"),
-        column("MFU", "share", "mfu"),
+        column("change"), column("step then", "s", "step_time"), column("times as fast", "ratio"),
+        column("energy", "J", "energy"), column("MFU", "share", "mfu"),
     )  # fmt: skip
     rows = ([each.change, each.step_time_s, each.speedup, each.energy_j, each.mfu] for each in prediction.what_ifs)
     return table("what-if", "What if", columns, rows)

@@ -9,7 +9,7 @@ from typing import TypedDict
 Cell = str | float | int | bool | None
 
 
-class Column(TypedDict):
+class TableColumn(TypedDict):
     """A column: its title, the unit of its numbers (empty for texts) and the glossary's word for what they mean."""
 
     title: str
@@ -22,12 +22,12 @@ class Table(TypedDict):
 
     name: str
     caption: str
-    columns: list[Column]
+    columns: list[TableColumn]
     rows: list[list[Cell]]
     note: str
 
 
-def column(title: str, unit: str = "", term: str = "") -> Column:
+def column(title: str, unit: str = "", term: str = "") -> TableColumn:
     """A column."""
     return {"title": title, "unit": unit, "term": term}
 
@@ -35,7 +35,7 @@ def column(title: str, unit: str = "", term: str = "") -> Column:
 def table(
     name: str,
     caption: str,
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     rows: Iterable[Sequence[Cell]],
     *,
     most: int = 0,

@@ -5,15 +5,18 @@ All are of the average device: of each kind of rank what it runs, weighted by ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from meshcast.report.subject import Scene
 from meshcast.report.work import Launches, launches
 
+Key = TypeVar("Key", bound=Hashable)
+
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class Sums:
     """What some launches take together, on the average device."""
 
     seconds: float = 0.0
@@ -47,12 +50,12 @@ def all_launches(scene: Scene) -> Iterator[tuple[Launches, float]]:
             yield each, ranks.ranks / total
 
 
-def tallied(scene: Scene, key: Callable[[Launches], object]) -> list[tuple[object, Tally]]:
+def tallied(scene: Scene, key: Callable[[Launches], Key]) -> list[tuple[Key, Sums]]:
     """What kernels with the same key take together, the longest first."""
-    found: dict[object, Tally] = {}
+    found: dict[Key, Sums] = {}
     for each, weight in all_launches(scene):
         name = key(each)
         if name not in found:
-            found[name] = Tally()
+            found[name] = Sums()
         found[name].add(each, weight)
     return sorted(found.items(), key=lambda item: -item[1].seconds)

@@ -1,8 +1,8 @@
 """The timeline: what each kind of rank runs when, lane by lane, and the critical path, as much of it as a picture can show.
 
-A slice is three numbers: when it starts, how long it takes (both in nanoseconds), and what it is. A file has `MOST_SLICES` of them
-at the most. Beyond, kinds of rank are left out, then neighbours on a lane that are too short to be seen become one block; both are
-said.
+A slice is three numbers: when it starts, how long it takes (both in nanoseconds), and what it is. A file has `MOST_SLICES` of
+them at the most. Beyond, kinds of rank are left out, then neighbours on a lane that are too short to be seen become one block;
+both are said.
 """
 
 from __future__ import annotations

@@ -100,12 +100,16 @@ def write_report(
         if kind is not None:
             data = folder_data(Path(target), kind)
         else:
-            chosen = chosen_options(options, {"levers": True, **overrides} if options is None else overrides, where="report")
+            chosen = chosen_options(
+                options, {"levers": True, **overrides} if options is None else overrides, where="report"
+            )
             data, prediction = _predicted(target, chosen, fidelities, command or _command(target, chosen, place))
         text = report_page(data).encode()
     if len(text) > MOST_BYTES and data["traces"]:
         # Traces are what can be had otherwise.
-        data["traces"] = [{**each, "data": "", "note": "left out: the file would be too large"} for each in data["traces"]]  # type: ignore[typeddict-item]
+        data["traces"] = [
+            {**each, "data": "", "note": "left out: the file would be too large"} for each in data["traces"]
+        ]
         text = report_page(data).encode()
     write_whole(place, text)
     return ReportWritten(file=place, size=len(text), sections=tuple(data["sections"]), prediction=prediction)

@@ -8,7 +8,7 @@ const Plots = (() => {
   });
   const axis = (unit, more = {}) => ({
     axisLine: { lineStyle: { color: Page.colour("faint") } }, axisTick: { show: false }, splitLine: { lineStyle: { color: Page.colour("line") } },
-    axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true, formatter: (value) => Units.shown(value, unit) },
+    axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true, formatter: (value) => (unit === "share" ? `${Number((100 * value).toPrecision(3))} %` : Units.shown(value, unit)) },
     nameTextStyle: { color: Page.colour("soft"), fontSize: 12 }, minorSplitLine: { show: false }, ...more,
   });
   // A chart on a host, made again whenever colours or sizes change.
@@ -89,11 +89,14 @@ const Plots = (() => {
     const others = ["communication", "faint", "path", "idle"];
     const shade = (name, place) => known[name] || known[Object.keys(known).find((each) => name.includes(each))] || others[place % others.length];
     // Ticks at round numbers of the largest binary unit.
-    const most = Math.max(capacity, ...data.total.values) * 1.06;
+    const peak = Math.max(...data.total.values);
+    const small = peak < capacity * 0.35;  // a picture up to the capacity would be empty
+    const most = small ? peak * 1.25 : Math.max(capacity, peak) * 1.06;
     const unit = 1024 ** Math.floor(Math.log2(most) / 10), rough = most / unit / 4, power = 10 ** Math.floor(Math.log10(rough));
     const tick = unit * power * [1, 2, 5, 10].find((n) => n * power >= rough);
     chart(host, (width) => ({
       grid: { left: width < 560 ? 64 : 82, right: 24, top: 34, bottom: 34 },
+      title: small ? { text: `capacity ${Units.shown(capacity, "B")}, above the picture`, right: 24, top: 36, textStyle: { color: Page.colour("path"), fontSize: 11, fontWeight: 400 } } : undefined,
       legend: { top: 0, type: "scroll", icon: "roundRect", itemWidth: 10, itemHeight: 10, textStyle: { color: Page.colour("soft"), fontSize: 12 } },
       xAxis: axis("s", { type: "value", min: 0, max: data.end_s, splitLine: { show: false }, axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true, showMaxLabel: false, formatter: (v) => (v ? Units.shown(v, "s") : "0") } }),
       yAxis: axis("B", { type: "value", max: most, interval: tick, axisLabel: { color: Page.colour("soft"), fontSize: 11, showMaxLabel: false, formatter: (v) => (v ? Units.shown(v, "B") : "0") } }),
@@ -104,7 +107,7 @@ const Plots = (() => {
       series: data.parts.map((part, place) => ({
         name: part.name, type: "line", stack: "held", step: "end", showSymbol: false, lineStyle: { width: 0 }, areaStyle: { opacity: 0.78 },
         color: Page.colour(shade(part.name, place)), data: moments.map((at, index) => [at, values[place][index]]),
-        markLine: place === 0 ? mark(capacity, `capacity ${Units.shown(capacity, "B")}`, Page.colour("path")) : undefined,
+        markLine: place === 0 && !small ? mark(capacity, `capacity ${Units.shown(capacity, "B")}`, Page.colour("path")) : undefined,
       })),
     }));
   };

@@ -55,7 +55,8 @@
     body.replaceChildren(...rows.slice(0, MOST_ROWS).map((number) => {
       const line = Page.element("tr");
       data.columns.forEach((column, at) => {
-        const cell = Page.element("td", Units.shown(value(number, at), column.unit), numeric[at] ? "num" : "");
+        const text = Units.shown(value(number, at), column.unit);
+        const cell = Page.element("td", text, numeric[at] ? "num" : text.length > 32 ? "long" : "");
         if (numeric[at] && value(number, at) !== null) cell.dataset.value = String(value(number, at));
         line.append(cell);
       });
@@ -119,8 +120,8 @@
     parallel: { left: 46, right: 90, top: 52, bottom: 22, parallelAxisDefault: { nameTextStyle: { color: Page.colour("soft"), fontSize: 11 }, nameGap: 14, areaSelectStyle: { color: Page.colour("accent"), borderColor: Page.colour("accent"), opacity: 0.2, width: 18 } } },
     parallelAxis: data.axes.map((column, at) => ({
       dim: at, name: named(column), nameRotate: data.axes.length > 8 ? 18 : 0, ...(numeric[column]
-        ? Plots.axis(data.columns[column].unit, { type: "value", scale: true, splitLine: { show: false } })
-        : { ...Plots.axis("", { splitLine: { show: false } }), type: "category", data: orders[column], axisLabel: { color: Page.colour("soft"), fontSize: 10, width: 90, overflow: "truncate", hideOverlap: true } }),
+        ? Plots.axis(data.columns[column].unit, { type: "value", scale: true, splitNumber: 3, splitLine: { show: false } })
+        : { ...Plots.axis("", { splitLine: { show: false } }), type: "category", data: orders[column], axisLabel: { color: Page.colour("soft"), fontSize: 10, width: 110, overflow: "truncate", hideOverlap: true, backgroundColor: Page.colour("paper"), padding: [1, 3] } }),
     })),
     series: [{
       type: "parallel", smooth: false, inactiveOpacity: 0.03, activeOpacity: 0.8, progressive: 0, lineStyle: { width: 1 },

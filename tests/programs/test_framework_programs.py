@@ -115,6 +115,17 @@ def test_rows_down_columns_and_attention_are_read() -> None:
     ]
 
 
+@pytest.mark.parametrize("fidelity", ["analytical", "profiled"])
+def test_sums_of_a_framework_take_as_long_as_their_bytes(fidelity: str) -> None:
+    """However few results they have: its blocks share out the rows, where XLA's loop would give each result to one thread."""
+    images, channels = dense(0, 128, 16, 112, 112, dtype=BF16), dense(1, 16, dtype=BF16)
+    step = recording(call("sum", (images,), (channels,), dim=(0, 2, 3)), held={0: "input"}, returned=(channels,))
+    found = predict(meshcast.load(text(step).encode()), Options(on="h200", levers=False, host="off", fidelity=fidelity))
+    streamed = 128 * 16 * 112 * 112 * 2 / 4.2e12
+    assert found.step_time_s is not None
+    assert streamed < found.step_time_s < 4 * streamed + 50e-6
+
+
 def test_elements_are_picked_from_a_repeated_row() -> None:
     """A row that is repeated for every sample holds fewer elements than it shows."""
     row, at = View(0, (8, 512), (0, 1), "int64"), dense(1, 8, 512, dtype="int64")

@@ -106,9 +106,16 @@ def loop(
 def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """An elementwise fusion, or any movement of data in one pass.
 
-    Sums in it (reductions, windows, products of few elements) are loops of one thread, a load and its address a step.
+    Sums in it (reductions, windows, products of few elements) are loops of one thread, a load and its address a step. A
+    framework's own code is none of XLA's loops: how it starts blocks, shares out sums and finds places is in the share of the
+    memory's rate that it gets (`Kernel.code`).
     """
     p = machine.parameters
+    if kernel.code is not None:
+        return loop(
+            output_elements(kernel), kernel.read_bytes, kernel.written_bytes, instructions(kernel, machine), machine,
+            bounded=False, recency=kernel.recency, chained=0.0,
+        )  # fmt: skip
     copied = "copy" in kernel.flags  # which the block rate does not bound
     elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
     issued, chained = 0.0 if copied else instructions(kernel, machine), None

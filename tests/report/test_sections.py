@@ -13,6 +13,7 @@ from meshcast.hardware import Conditions
 from meshcast.jobs import ProgramJob
 from meshcast.report import Subject, prediction_data
 from meshcast.report.breakdown import breakdown
+from meshcast.report.choosing import evenly
 from meshcast.report.communication import communication_section
 from meshcast.report.contents import SECTIONS, TITLES
 from meshcast.report.critical import critical_stretches
@@ -164,6 +165,13 @@ def test_neighbours_that_are_too_short_become_one_block() -> None:
     assert found == [(0, 3, 2), (3, 13, 1), (13, 14, 1), (30, 31, 1)]
     assert _count(slices, 5) == 4
     assert _count(slices, 100) == len(list(_blocks(slices, 100))) == 1
+
+
+def test_what_is_shown_is_chosen_evenly() -> None:
+    assert evenly(3, 5) == [0, 1, 2]
+    assert evenly(9, 3) == [0, 4, 8]
+    assert evenly(9, 1) == [0]
+    assert evenly(9, 0) == []
 
 
 def test_levels_keep_their_peaks() -> None:

@@ -13,6 +13,7 @@ import io
 from typing import TypedDict
 
 from meshcast.base import MeshcastError, UnsupportedError
+from meshcast.report.choosing import evenly
 from meshcast.report.subject import Scene, Subject
 from meshcast.traces import JobTimeline, RankTimeline, drawn_ranks, load_builder, write_kineto, write_perfetto
 
@@ -57,9 +58,7 @@ def _kinds(job: JobTimeline) -> list[tuple[int, RankTimeline]]:
     """A rank of each kind that there is room for, evenly from the first to the last; none where one is too many."""
     drawn = drawn_ranks(job, None)
     most = int(MOST_SLICES / (job.slices / len(drawn))) if job.slices else len(drawn)
-    if most >= len(drawn):
-        return drawn
-    return [drawn[round(place * (len(drawn) - 1) / max(1, most - 1))] for place in range(most)]
+    return [drawn[place] for place in evenly(len(drawn), most)]
 
 
 def _said(job: JobTimeline, drawn: list[tuple[int, RankTimeline]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from meshcast.report.choosing import evenly
 from meshcast.report.subject import Subject
 from meshcast.report.tables import Table, column, table
 from meshcast.report.timeline import NANOSECONDS
@@ -68,8 +69,7 @@ def _rows(run: PipelineRun) -> tuple[list[StageRow], str]:
     count = len(run.stages)
     tasks = max(1, max(len(stage.starts) for stage in run.stages))
     room = max(1, min(MOST_ROWS, MOST_TASKS // tasks))
-    chosen = range(count) if count <= room else sorted({round(i * (count - 1) / max(1, room - 1)) for i in range(room)})
-    rows = [_row(run, stage) for stage in chosen]
+    rows = [_row(run, stage) for stage in evenly(count, room)]
     return rows, "" if len(rows) == count else f"{len(rows)} of {count} stages are drawn"
 
 

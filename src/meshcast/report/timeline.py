@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from meshcast.base import format_time
+from meshcast.report.choosing import evenly
 from meshcast.report.critical import Stretch, critical_stretches
 from meshcast.report.subject import Scene, Subject
 from meshcast.traces import JobTimeline, RankTimeline, Slice, laned
@@ -109,11 +110,7 @@ def _focus(numbers: list[int], stretches: dict[int, list[Stretch]]) -> int:
 
 def _chosen(job: JobTimeline) -> list[tuple[int, RankTimeline]]:
     """Kinds of rank that are drawn, evenly from the first to the last."""
-    count = len(job.kinds)
-    if count <= MOST_KINDS:
-        return list(enumerate(job.kinds))
-    places = sorted({round(place * (count - 1) / (MOST_KINDS - 1)) for place in range(MOST_KINDS)})
-    return [(place, job.kinds[place]) for place in places]
+    return [(place, job.kinds[place]) for place in evenly(len(job.kinds), MOST_KINDS)]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -49,7 +49,7 @@ const Plots = (() => {
       return {
         grid: { left: narrow ? 62 : 82, right: narrow ? 14 : 28, top: 24, bottom: 46 },
         xAxis: axis("", { type: "log", min: low, max: high, name: "FLOPs per byte", nameLocation: "middle", nameGap: 28, axisLabel: { color: Page.colour("soft"), fontSize: 11, formatter: (v) => String(Number(v.toPrecision(3))) } }),
-        yAxis: axis("FLOP/s", { type: "log", min: floor, max: 10 ** Math.ceil(Math.log10(highest * 1.3)) }),
+        yAxis: axis("FLOP/s", { type: "log", splitNumber: narrow ? 6 : 12, min: floor, max: 10 ** Math.ceil(Math.log10(highest * 1.3)) }),
         tooltip: { trigger: "item", ...tooltip(({ data: given }) => {
           const point = given.point;
           return point && table(point.name, [
@@ -92,7 +92,7 @@ const Plots = (() => {
     const peak = Math.max(...data.total.values);
     const small = peak < capacity * 0.35;  // a picture up to the capacity would be empty
     const most = small ? peak * 1.25 : Math.max(capacity, peak) * 1.06;
-    const unit = 1024 ** Math.floor(Math.log2(most) / 10), rough = most / unit / 4, power = 10 ** Math.floor(Math.log10(rough));
+    const unit = 1024 ** Math.floor(Math.log2(most) / 10), rough = most / unit / 5, power = 10 ** Math.floor(Math.log10(rough));
     const tick = unit * power * [1, 2, 5, 10].find((n) => n * power >= rough);
     chart(host, (width) => ({
       grid: { left: width < 560 ? 64 : 82, right: 24, top: 34, bottom: 34 },

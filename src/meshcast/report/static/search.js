@@ -121,7 +121,7 @@
     parallelAxis: data.axes.map((column, at) => ({
       dim: at, name: named(column), nameRotate: data.axes.length > 8 ? 18 : 0, ...(numeric[column]
         ? Plots.axis(data.columns[column].unit, { type: "value", scale: true, splitNumber: 3, splitLine: { show: false } })
-        : { ...Plots.axis("", { splitLine: { show: false } }), type: "category", data: orders[column], axisLabel: { color: Page.colour("soft"), fontSize: 10, width: 110, overflow: "truncate", hideOverlap: true, backgroundColor: Page.colour("paper"), padding: [1, 3] } }),
+        : { ...Plots.axis("", { splitLine: { show: false } }), type: "category", data: orders[column], axisLabel: { color: Page.colour("soft"), fontSize: 10, width: 110, overflow: "truncate", hideOverlap: true, textBorderColor: Page.colour("paper"), textBorderWidth: 3 } }),
     })),
     series: [{
       type: "parallel", smooth: false, inactiveOpacity: 0.03, activeOpacity: 0.8, progressive: 0, lineStyle: { width: 1 },

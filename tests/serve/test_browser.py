@@ -7,6 +7,7 @@ question has changed are none of those.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -166,6 +167,24 @@ def test_views_fit_a_phone_in_dark(tab: Any) -> None:
     tab.click("[data-view=predict]")
     assert tab.eval_on_selector_all("select, textarea, input:not([type=file])", unnamed) == []
     assert tab.evaluate("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(17, 20, 26)"
+
+
+def test_the_page_has_no_serious_barrier(tab: Any) -> None:
+    """axe-core, where `MESHCAST_AXE` names its file (npm pack axe-core), in light and in dark."""
+    axe = os.environ.get("MESHCAST_AXE")
+    if not axe:
+        pytest.skip("MESHCAST_AXE names no axe.min.js: accessibility is not checked")
+    _settled(tab)
+    # By the debugger: the page's own policy would not let it run.
+    session = tab.context.new_cdp_session(tab)
+    session.send("Runtime.evaluate", {"expression": Path(axe).read_text(encoding="utf-8")})
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        for view in ("predict", "search", "runs"):
+            tab.click(f"[data-view={view}]")
+            found = tab.evaluate("axe.run()")["violations"]
+            serious = [each for each in found if each["impact"] in ("serious", "critical")]
+            assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == [], f"{view}, {scheme}"
 
 
 def test_a_search_is_watched_stopped_and_opened(tab: Any) -> None:

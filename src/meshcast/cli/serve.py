@@ -14,7 +14,9 @@ def serve_command(
     runs: Annotated[
         Path, typer.Option("--runs", metavar="DIR", help="Folder with run folders; searches leave theirs there.")
     ] = Path(),
-    workers: Annotated[int, typer.Option("--workers", help="Processes that predict.", min=1, max=64)] = 2,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that predict, and as many of each search.", min=1, max=64)
+    ] = 2,
     allow_host: Annotated[
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A name that browsers may call it by; may be repeated."),

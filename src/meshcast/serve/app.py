@@ -84,7 +84,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with tempfile.TemporaryDirectory(prefix="meshcast-serve-") as scratch:
             app.state.pool = pool = WorkerPool(Path(scratch), workers=workers, limits=limit)
-            app.state.desk = desk = SearchDesk(runs, Path(scratch), limit)
+            app.state.desk = desk = SearchDesk(runs, Path(scratch), limit, workers=workers)
             pool.start()
             try:
                 yield

@@ -1,6 +1,6 @@
 """One search of the page, in a process of its own: it says how far it is in a file, ends on SIGINT, and keeps what it has found.
 
-python -m meshcast.serve.search_process SPACE.toml FOLDER PROGRESS
+python -m meshcast.serve.search_process SPACE.toml FOLDER PROGRESS WORKERS
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshcast.base import READER_BYTES, MeshcastError, listen, listening
 STOPPED = 130  # as shells report a program that Ctrl-C ended
 
 
-def search(space: Path, folder: Path, progress: Path) -> int:
+def search(space: Path, folder: Path, progress: Path, workers: int) -> int:
     """Runs the search; the exit code. An error is one object on the standard output."""
     from meshcast.explore import explore_into, read_space
 
@@ -27,7 +27,9 @@ def search(space: Path, folder: Path, progress: Path) -> int:
 
     try:
         with listening(note):
-            found, _ = explore_into(folder, read_space(space), title=folder.name, command=("meshcast", "serve"))
+            found, _ = explore_into(
+                folder, read_space(space), title=folder.name, command=("meshcast", "serve"), workers=workers
+            )
     except MeshcastError as error:
         print(json.dumps(error.to_json()))
         return error.exit_code
@@ -41,4 +43,5 @@ if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     resource.setrlimit(resource.RLIMIT_AS, (READER_BYTES, READER_BYTES))
-    sys.exit(search(*map(Path, sys.argv[1:4])))
+    space, folder, progress, workers = sys.argv[1:]
+    sys.exit(search(Path(space), Path(folder), Path(progress), int(workers)))

@@ -62,9 +62,11 @@ class SearchDesk:
         runs: The folder with run folders.
         scratch: A folder of the server's own.
         limits: Of the server.
+        workers: Processes of one search.
     """
 
-    def __init__(self, runs: Path, scratch: Path, limits: ServeLimits) -> None:
+    def __init__(self, runs: Path, scratch: Path, limits: ServeLimits, *, workers: int = 1) -> None:
+        self._workers = workers
         self._runs = runs
         self._scratch = scratch
         self._limits = limits
@@ -95,7 +97,7 @@ class SearchDesk:
             folder = self._runs / name
             with output.open("wb") as out:
                 process = subprocess.Popen(
-                    python_command(PROCESS, str(space), str(folder), str(progress)),
+                    python_command(PROCESS, str(space), str(folder), str(progress), str(self._workers)),
                     stdin=subprocess.DEVNULL, stdout=out, env=child_environment(), start_new_session=True,
                 )  # fmt: skip
             counts = " or ".join(f"{count:,}" for count in asked.devices)

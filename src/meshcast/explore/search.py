@@ -261,7 +261,11 @@ class BestFirst:
 
     def _work(self, works: list[tuple[_Candidate, SearchWork]], heap: list[Entry], record: Record) -> None:
         """Has the works of a round done."""
-        found: dict[int, Any] = dict(self.engine.answers([work for _, work in works]))
+        found: dict[int, Any] = {}
+        for number, answer in self.engine.answers([work for _, work in works]):
+            found[number] = answer
+            left = len(works) - len(found)
+            tell(f"{self.tally.evaluated} predicted, {left} under way, {len(heap)} of {self.tally.space} points left")
         for number, (candidate, work) in enumerate(works):
             answer = found[number]
             if work.kind == "layers":
@@ -272,9 +276,10 @@ class BestFirst:
                 self._take(candidate, answer, record)
 
     def _probe(self, works: list[SearchWork]) -> None:
-        for number, answer in self.engine.answers(works):
+        for done, (number, answer) in enumerate(self.engine.answers(works), start=1):
             assert not isinstance(answer, Outcome)
             self._layers[key_of(works[number])] = answer
+            tell(f"{done} of {len(works)} kinds of layers looked at", done=done, total=len(works))
         self.tally.probes += len(works)
 
     def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:

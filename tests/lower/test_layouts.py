@@ -123,17 +123,6 @@ def test_a_product_whose_rows_and_columns_change_places_is_that_of_its_operands_
     assert [kernel.geometry for kernel in kernels(lowered)][1] == Reduction(shape=(2, 8, 4, 512), dims=(3,))
 
 
-def test_a_transposed_gradient_is_read_through_its_views() -> None:
-    """The product is there, and what reshapes its transpose reads it."""
-
-    def update(x: jax.Array, g: jax.Array, w: jax.Array) -> jax.Array:
-        return jnp.tanh(w.reshape(1, 64, 128) + jnp.einsum("tn,tm->nm", g, x).T.reshape(1, 64, 128))
-
-    made = kernels(lower_function(update, spec(512, 64), spec(512, 128), spec(64, 128)))
-    assert [kernel.kind for kernel in made] == [KernelKind.GEMM, KernelKind.LOOP_FUSION]
-    assert made[0].writes[0] in made[1].reads
-
-
 def softmax_with_queries_first(keys: jax.Array, q: jax.Array) -> jax.Array:
     """The same with the queries before the heads, which no product of swapped operands gives."""
     scores = jnp.transpose(jnp.einsum("bhtd,bhgd->bhtg", keys, q), (0, 3, 1, 2)).astype("float32")

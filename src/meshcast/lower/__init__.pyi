@@ -30,6 +30,7 @@ from meshcast.lower.overlap import overlapped as overlapped
 from meshcast.lower.overlap_choices import NOTHING_PAIRED as NOTHING_PAIRED
 from meshcast.lower.overlap_choices import OVERLAP_CHOICES as OVERLAP_CHOICES
 from meshcast.lower.overlap_choices import Overlap as Overlap
+from meshcast.lower.overwriting import writes_over as writes_over
 from meshcast.lower.products import is_summed as is_summed
 from meshcast.lower.products import is_tiny as is_tiny
 from meshcast.lower.ragged_products import RaggedProducts as RaggedProducts

@@ -17,14 +17,14 @@ differ between generations.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from meshcast.lower.constants import KnownValues
 from meshcast.lower.growing import Growing
-from meshcast.lower.reduction_grids import CORES, Grid
+from meshcast.lower.reduction_grids import CORES, LaunchGrid, reduction_grid
 from meshcast.lower.single_exits import NO_EXIT
-from meshcast.workload import Op, OpKind, Tensor
+from meshcast.workload import Op, OpKind, Reduction, Tensor
 
 # Operands and results of one kernel, and copies of ops in its code (MaxOperandsAndOutputsPerFusion, kMaxIRSize).
 MAX_VALUES = 96
@@ -248,7 +248,28 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
     return True
 
 
-def rates_of(grid: Grid) -> tuple[float, float, float]:
+def root_rates(
+    op: Op, space: int, least: Callable[[int], int], tensors: Sequence[Tensor]
+) -> tuple[float, float, float]:
+    """Cycles and bytes a second, from memory and from caches, of the kernel that an op is the root of.
+
+    What is spread from smaller arrays has no order in memory of its own, and is given the one that makes a reduction of it
+    go along rows (GpuLayoutAssignment::PropagateReductionLayoutToOperand).
+
+    Args:
+        op: The root, or the reduction that its kernel is made for.
+        space: Elements that the kernel runs over.
+        least: How many elements it takes to have a value.
+        tensors: Types of all values.
+    """
+    geometry = op.cost.geometry
+    if op.cost.kind is OpKind.REDUCE and isinstance(geometry, Reduction) and geometry.dims:
+        reduced = op.operands[0]
+        return rates_of(reduction_grid(geometry, by_rows=2 * least(reduced) <= tensors[reduced].elements))
+    return loop_rates(space)
+
+
+def rates_of(grid: LaunchGrid) -> tuple[float, float, float]:
     """Cycles and bytes a second of a launch, from memory and from caches.
 
     A block has a core, and loads no more than one transaction a cycle.

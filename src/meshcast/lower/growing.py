@@ -66,6 +66,10 @@ class Growing:
         """An op joins."""
         self._joined.append((op, operands))
 
+    def set_rates(self, rates: tuple[float, float, float]) -> None:
+        """Cycles and bytes a second, from memory and from caches."""
+        self.rate, self.bytes_per_s, self.cached_per_s = rates
+
     @property
     def is_plain(self) -> bool:
         """Whether all of its ops are plain arithmetic."""

@@ -222,21 +222,6 @@ class Kernel:
         """A copy of the kernel on other values, at another place of the program."""
         return _elsewhere(self, reads, writes, updates, location)
 
-    def writes_over(self, value: int, result: int) -> bool:
-        """Whether a result may be written where a value lies that the kernel reads: it is read element by element, and leads
-        to that result. Other results may need it as well (XLA:GPU's FusionCanShareBufferHint, alias_info.cc).
-        """
-        if value in self.updates:
-            return True
-        if self.kind is not KernelKind.LOOP_FUSION and self.kind is not KernelKind.REDUCTION:
-            return False
-        if value not in self.reads or result not in self.writes:
-            return False
-        place = self.reads.index(value)
-        if place in self.rearranged:
-            return False
-        return not self.sources or place in self.sources[self.writes.index(result)]
-
     @property
     def footprint_bytes(self) -> int:
         """Different bytes it touches: what an in-place update reads and writes back is one buffer, not two."""

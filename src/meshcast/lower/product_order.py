@@ -1,11 +1,10 @@
 """Transposed results of products, which lie as the product wrote them.
 
-Where a transpose changes rows for columns and nobody else reads the product, XLA swaps the product's operands (algebraic
-simplifier, transpose(dot(a, b)) = dot(b, a)): the result is written in the transposed order at once.
-
-To XLA's layout assignment any other transpose behind a product is another name for the same bytes, and so is arithmetic on it. A
+To XLA's layout assignment a transpose behind a product is another name for the same bytes, and so is arithmetic on it. A
 softmax over such scores (decoding, where JAX multiplies keys by queries and transposes the result) reduces along columns
-then: as two reductions and a pass, where rows would be one kernel. Where anything else reads the values, they are written
+then: as two reductions and a pass, where rows would be one kernel. But where the transpose changes rows for columns and nobody
+else reads the product, XLA swaps the product's operands (algebraic simplifier, transpose(dot(a, b)) = dot(b, a)), and rows lie
+together. Where anything else reads the values, they are written
 in their own order as before.
 """
 
@@ -45,12 +44,12 @@ def with_products_order(
     along: dict[int, Reduction] = {}  # a reduction's result -> what it reduces, as it lies
     for op in turned:
         product = products[buffer.get(op.operands[0], op.operands[0])]
-        swapped = _swaps_operands(op, product, readers, needed, tensors)
-        found = {} if swapped else _reductions(op, readers, needed, tensors)
-        if swapped or found:
+        found = _reductions(op, readers, needed, tensors)
+        if found:
             gone.add(op.results[0])
             buffer[op.results[0]] = buffer.get(op.operands[0], op.operands[0])
-            along |= found
+            if not _swaps_operands(op, product, readers, needed, tensors):
+                along |= found
     if gone:  # what was a view of a transpose is one of the product
         buffer.update({view: buffer[shown] for view, shown in buffer.items() if shown in gone})
     return [_along(op, along) for op in ops if not gone.intersection(op.results)]

@@ -22,7 +22,7 @@ _VECTOR = 2  # elements of four bytes that a thread loads at once
 CORES = 132
 
 
-class Grid(NamedTuple):
+class LaunchGrid(NamedTuple):
     """Blocks of a launch, and threads of each."""
 
     blocks: int
@@ -30,7 +30,7 @@ class Grid(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def reduction_grid(geometry: Reduction, *, by_rows: bool = False) -> Grid:
+def reduction_grid(geometry: Reduction, *, by_rows: bool = False) -> LaunchGrid:
     """The launch of a reduction, of elements of four bytes; `by_rows` where its operand may lie as it wants."""
     shape, dims = geometry.shape, frozenset(geometry.dims)
     last = max(dims)
@@ -45,12 +45,12 @@ def reduction_grid(geometry: Reduction, *, by_rows: bool = False) -> Grid:
         return _rows(kept, math.prod(shape[first : last + 1]))
     major = math.prod(shape[: min(dims)])
     if _WARP % minor == 0:
-        return Grid(major, _NARROW_BLOCK)
+        return LaunchGrid(major, _NARROW_BLOCK)
     vector = _VECTOR if minor % 2 == 0 and minor >= 2 * _WARP else 1
-    return Grid(major * math.ceil(minor / (_WARP * vector)), _MOST_THREADS)
+    return LaunchGrid(major * math.ceil(minor / (_WARP * vector)), _MOST_THREADS)
 
 
-def _rows(kept: int, row: int) -> Grid:
+def _rows(kept: int, row: int) -> LaunchGrid:
     if row and row & (row - 1) == 0:
         vector = min(row, _VECTOR)
         while vector > 1 and _short_rows(kept, row, vector).blocks < CORES:
@@ -59,11 +59,11 @@ def _rows(kept: int, row: int) -> Grid:
             return _short_rows(kept, row, vector)
     threads = min(_MOST_THREADS, _WARP * math.ceil(row / (_PER_THREAD * _WARP)))
     beside = max(1, min(kept, _ROW_BLOCK // threads))
-    return Grid(math.ceil(kept / beside), beside * threads)
+    return LaunchGrid(math.ceil(kept / beside), beside * threads)
 
 
-def _short_rows(kept: int, row: int, vector: int) -> Grid:
+def _short_rows(kept: int, row: int, vector: int) -> LaunchGrid:
     """Several rows in a warp."""
     threads = row // vector
     beside = max(1, min(kept, _ROW_BLOCK // threads))
-    return Grid(math.ceil(kept / beside), beside * threads)
+    return LaunchGrid(math.ceil(kept / beside), beside * threads)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from meshcast.hardware import Device
-from meshcast.lower import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step, writes_over
 from meshcast.simulate.scratch import kernel_needs
 from meshcast.workload import Tensor
 
@@ -229,7 +229,7 @@ class _Lifetimes:
             size = self._tensors[result].bytes
             for value in step.reads:
                 shared = value in dying and (self._device is None or value in self._single)
-                if shared and not live[value].held and live[value].size == size and step.writes_over(value, result):
+                if shared and not live[value].held and live[value].size == size and writes_over(step, value, result):
                     found[result] = live[value]
                     dying.discard(value)
                     break
@@ -258,7 +258,7 @@ def _written_in_place(body: Schedule) -> frozenset[int]:
         if after in defined:
             index, step = defined[after]
             ends = last.get(before, -1)
-            if ends < index or (ends == index and isinstance(step, Kernel) and step.writes_over(before, after)):
+            if ends < index or (ends == index and isinstance(step, Kernel) and writes_over(step, before, after)):
                 found.add(after)
     return frozenset(found)
 

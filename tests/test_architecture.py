@@ -33,7 +33,11 @@ MAY_IMPORT = {
     "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
     "explore": "base hardware zoo programs results options jobs",
-    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs traces evidence explore",
+    "report": "base hardware programs workload lower estimate simulate results options jobs traces explore",
+    "plots": "base explore results",
+    "serve": "base hardware zoo programs lower options jobs explore report",
+    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs traces evidence explore "
+    "report plots serve",
 }
 # Modules whose types have the next stages as methods (`program.partition()`): packages that lie behind theirs and that they
 # import in such a method, when it is called, or for the types in its signature.
@@ -176,7 +180,7 @@ def test_the_files_on_the_page_are_there_with_the_types_beside_them() -> None:
 
 # `options` is also what a variable is called.
 NAMED = re.compile(rf"`((?:{'|'.join(sorted(set(MAY_IMPORT) - {'options'}))})(?:\.[a-z_]+)+)(?:\.[A-Z]\w*)?`")
-ENDINGS = ("md", "yml", "toml", "json")
+ENDINGS = ("md", "yml", "toml", "json", "txt", "html")
 
 
 def test_modules_that_texts_name_are_there() -> None:

@@ -25,6 +25,7 @@ from meshcast.programs import capture as capture
 from meshcast.programs import capture as capture_function  # old name: write meshcast.capture
 from meshcast.programs import capture_torch as capture_torch
 from meshcast.programs import load as load
+from meshcast.report import write_report as write_report
 from meshcast.results import Infeasible as Infeasible
 from meshcast.results import Prediction as Prediction
 from meshcast.simulate import Timeline as Timeline
@@ -75,4 +76,5 @@ __all__ = [
     "read_workload",
     "register_custom_call",
     "trace",
+    "write_report",
 ]

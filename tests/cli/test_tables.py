@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from meshcast.base import how_to_install
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.cli import doctor
 from meshcast.cli.app import app
@@ -218,7 +219,7 @@ def test_doctor_gives_the_install_line_of_a_declared_extra(monkeypatch: pytest.M
     )
     monkeypatch.setattr(doctor, "_installed", lambda _: None)
     checks = {part.name: doctor._optional(part) for part in doctor.PARTS}
-    assert checks["libtpu"].fix == "pip install 'meshcast[tpu]'"
+    assert checks["libtpu"].fix == how_to_install("tpu")
     assert (checks["ray"].fix, checks["ray"].detail) == (None, "not used by this version")
 
 

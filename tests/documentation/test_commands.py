@@ -26,6 +26,7 @@ BOUNDS = {
     r"calibrate --profile(?!.*--families)": "--families gemm",
     r"calibrate --profile": "--limit 2 --minutes 0.2",
     r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
+    r"report (?!designs)(?!.*--levers)": "--levers none",
     r"compare out/llama": "--fidelity roofline,auto",
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-(zoo|corpus-steps)": "--limit 1",
@@ -35,6 +36,7 @@ NOT_RUN = {
     r"^make (?!demo)": "the target's recipe is checked by `make -n`",
     r"doctor --install": "fetches packages; tests/estimate/outside runs what it installs",
     r"^meshcast (plan|explore) ": "minutes of searching; tests/explore/test_recipes.py runs them, made smaller",
+    r"^meshcast serve": "serves until it is ended; tests/serve/test_browser.py starts it",
     r"^python benchmarks/": "minutes of measuring",
     r"^python -m benchmarks\.": "needs the libraries whose programs it captures",
     r"^python -m venv ": "an environment that nothing here uses",
@@ -61,7 +63,7 @@ def test_every_command_of_the_page_runs(
         code = exit_code(_arguments(command))
         out, err = capfd.readouterr()
         assert "Traceback" not in err, f"{command}\n{err}"
-        if code == 4 and ("pip install 'meshcast[" in err or "meshcast doctor --install" in err):
+        if code == 4 and ("-m pip install " in err or "meshcast doctor --install" in err):
             continue  # an extra that is not installed here, named with the command that brings it
         assert code == 0, f"{command}\nexit code {code}\n{err}"
         assert out.strip(), f"{command} says nothing"

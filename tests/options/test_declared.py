@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from meshcast.base import UsageError
-from meshcast.cli import compare, flags, plan, predict, show, trace
+from meshcast.cli import compare, flags, plan, predict, report, show, trace
 from meshcast.cli.app import app
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.jobs.described import inputs_of
@@ -38,6 +38,7 @@ VERBS = {
     "compare": (compare.compare_command, STAGES),
     "trace": (trace.trace_command, STAGES),
     "plan": (plan.plan_command, STAGES),
+    "report": (report.report_command, STAGES),
     "show": (show.show_command, ("program", "lowering", "estimate")),
 }
 
@@ -64,7 +65,9 @@ def test_a_verb_has_the_flags_of_the_stages_that_it_runs_or_says_why_not(verb: s
     command, stages = VERBS[verb]
     without: dict[str, str] = command.without  # type: ignore[attr-defined]
     taken = {each for one in typer.main.get_command(app).commands[verb].params for each in one.opts}  # type: ignore[attr-defined]
-    several = {"compare": {"on", "fidelity"}, "plan": {"devices"}}.get(verb, set())  # of its own
+    several = {"compare": {"on", "fidelity"}, "plan": {"devices"}, "report": {"fidelity"}}.get(
+        verb, set()
+    )  # of its own
     for name, place in option_places().items():
         written = {each.flag for each in place.field.declaration.flags}
         if place.part in (None, *stages) and written and name not in without:

@@ -15,7 +15,7 @@ from meshcast.lower import BranchStep, Step, lower
 from meshcast.programs import capture
 from meshcast.simulate import peak_memory
 from meshcast.simulate.buffers import LiveBuffer
-from meshcast.simulate.memory import _outside_outputs
+from meshcast.simulate.memory import outside_outputs
 from meshcast.workload import read_workload
 from meshcast.workload.graph import Tensor
 from tests.lower.programs import lower_function, spec
@@ -204,4 +204,4 @@ def test_outputs_memories_take_what_does_not_overlap(seed: int) -> None:
                 break
         else:
             left.append(buffer)
-    assert _outside_outputs([*outputs, *others]) == left
+    assert outside_outputs([*outputs, *others]) == left

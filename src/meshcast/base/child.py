@@ -59,10 +59,17 @@ class ChildFailedError(Exception):
 
 
 class Child:
-    """One child process running a module of ours."""
+    """One child process running a module of ours.
 
-    def __init__(self, module: str) -> None:
+    Args:
+        module: The module.
+        with_its_own: Whether what the child starts in turn is ended with it, also where it hangs: they are a group of processes,
+            which Ctrl-C on the terminal does not reach, but the end of this process does.
+    """
+
+    def __init__(self, module: str, *, with_its_own: bool = False) -> None:
         self._module = module
+        self._group = with_its_own
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._owner = 0  # the process that started the child: a forked copy of us must not talk over the same pipe
@@ -82,7 +89,7 @@ class Child:
 
         def end(process: subprocess.Popen[bytes]) -> None:
             late.set()
-            process.kill()
+            self._end(process)
 
         message = json.dumps({**header, "bytes": len(data)}).encode() + b"\n" + data
         with self._lock:
@@ -96,7 +103,7 @@ class Child:
                 crash = self._crash()
                 raise ChildTimedOutError(crash.code, crash.tail) if late.is_set() else crash from None
             except ValueError:  # no JSON: what follows in the pipe has no meaning
-                process.kill()
+                self._end(process)
                 raise self._crash() from None
             except BaseException:  # interrupted half-way: what is still in the pipe belongs to nobody
                 self.close()
@@ -118,7 +125,7 @@ class Child:
         if self._process is None or self._owner != os.getpid():
             return
         if self._process.poll() is None:
-            self._process.kill()
+            self._end(self._process)
             self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._errors):
             if pipe is not None:
@@ -129,9 +136,16 @@ class Child:
     def _kill(self) -> None:
         """Ends the child where a signal ends us: without the locks of `close`, which may be held."""
         if self._process is not None and self._owner == os.getpid():
-            self._process.kill()
+            self._end(self._process)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._process.pid, 0)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Kills the child, and its group where it has one of its own."""
+        if self._group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._owner != os.getpid():
@@ -146,6 +160,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 env=child_environment(),
+                start_new_session=self._group,
             )
         return self._process
 

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+from meshcast.base.units import format_time
+
+Listener = Callable[[str], None]
+ENOUGH_S = 2.0  # of work before anybody says how long the rest takes: the first steps load what the others find
+
+# Who listens, and since when.
+_listener: ContextVar[tuple[Listener, float] | None] = ContextVar("listener", default=None)
 
 
-def tell(text: str) -> None:
-    """Says how far the work is."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(text)
+def tell(text: str, *, done: int | None = None, total: int | None = None) -> None:
+    """Says how far the work is.
+
+    Args:
+        text: In words.
+        done: How many of `total` equal pieces are done: then it is also said how long the rest takes at this pace.
+        total: How many there are.
+    """
+    listening_to = _listener.get()
+    if listening_to is None:
+        return
+    listener, since = listening_to
+    taken = time.monotonic() - since
+    if done and total and done < total and taken > ENOUGH_S:
+        text += f", about {format_time(float(f'{taken * (total - done) / done:.2g}'))} left"
+    listener(text)
 
 
 @contextmanager
-def listening(listener: Callable[[str], None]) -> Iterator[None]:
+def listening(listener: Listener) -> Iterator[None]:
     """Lets a function hear what work inside of the block says."""
-    token = _listener.set(listener)
+    token = _listener.set((listener, time.monotonic()))
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from meshcast.base import UnsupportedError
+from meshcast.base import UnsupportedError, how_to_install
 from meshcast.chakra.schema import ENUMS, MESSAGES, PACKAGE, VALUES
 
 
@@ -24,7 +24,7 @@ def message_classes() -> dict[str, Any]:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
         raise UnsupportedError(
-            "protobuf is not installed", where="chakra", fix="install it: pip install 'meshcast[chakra]'"
+            "protobuf is not installed", where="chakra", fix=f"install it: {how_to_install('chakra')}"
         ) from None
     file = descriptor_pb2.FileDescriptorProto(name="meshcast/chakra/et.proto", package=PACKAGE, syntax="proto3")
     for name, values in ENUMS.items():

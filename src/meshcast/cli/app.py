@@ -16,6 +16,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from meshcast.base import VERSION, InterruptedCommand, MeshcastError, UsageError, names_taken, not_written
+from meshcast.cli.completion import words_typed
+from meshcast.cli.examples import closing
 from meshcast.cli.patience import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -92,8 +94,10 @@ VERBS = {
     "compare": "Compares TARGETs over devices and fidelities: step times, ratios, and whether the order of designs survives.",
     "plan": "Finds the best plans of MODEL on so many devices: step time, MFU, memory, tokens/s, and what limits each.",
     "explore": "Searches a space of models, plans, hardware and sizes: the best points, the front, and what limits them.",
+    "serve": "Serves a page on localhost: predictions, comparisons and searches by clicking.",
     "show": "Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it.",
     "trace": "Writes how TARGET will run as a trace that other tools read.",
+    "report": "Writes how TARGET will run as one HTML file that needs no network: what takes the time, and what would help.",
     "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",
     "systolic": "Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells.",
     "calibrate": "Measures some 3,900 small programs on the device that JAX finds, for the profiled fidelity.",
@@ -101,6 +105,7 @@ VERBS = {
     "models": "Lists the reference models that can be targets, or the settings of one.",
     "stacks": "Lists the software stacks that --stack takes; with NAME, every choice of one with its source.",
     "doctor": "Checks what is installed and what is missing; exits with 4 when the core does not work.",
+    "completion": "Prints the script that completes verbs and flags in a shell.",
     "validate": "Our error against measurements.",
 }
 
@@ -123,9 +128,9 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
             continue
         module = importlib.import_module(f"meshcast.cli.{verb}")
         if hasattr(module, "app"):
-            made.add_typer(module.app, name=verb)
+            made.add_typer(module.app, name=verb, epilog=closing(verb))
         else:
-            made.command(verb, cls=_Verb)(getattr(module, f"{verb}_command"))
+            made.command(verb, cls=_Verb, epilog=closing(verb))(getattr(module, f"{verb}_command"))
     return made
 
 
@@ -166,7 +171,8 @@ def _exit_code() -> int:
     as_json = "--json" in sys.argv
     try:
         with names_taken():
-            return app_with(VERBS.keys() & set(sys.argv))(standalone_mode=False) or 0
+            words = {*sys.argv, *words_typed()}
+            return app_with(VERBS.keys() & words)(prog_name="meshcast", standalone_mode=False) or 0
     except MeshcastError as error:
         report(error, as_json=as_json)
         return error.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,10 @@ Background = Annotated[list[str] | None, flag("background")]
 LoweringFlag = Annotated[str, flag("lowering")]
 Indices = Annotated[str, flag("indices")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
+PlotFlag = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE.svg|FILE.png", help="A picture of the answer as well (extra plots)."),
+]
 MeasuredFlag = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,14 +12,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from meshcast.base import VERSION
+from meshcast.base import VERSION, how_to_install, pip_install
 from meshcast.cli import arguments as flags
 
 SCHEMA = "meshcast.doctor/1"
 # As in pyproject.toml: the releases whose MLIR bindings and Shardy passes this version was written for.
 JAX_FIRST, JAX_BEYOND = (0, 10, 2), (0, 13)
 JAX_RANGE = "0.10.2 to 0.12"
-JAX_FIX = "pip install 'jax>=0.10.2,<0.13' 'jaxlib>=0.10.2,<0.13'"
+JAX_RELEASES = "'jax>=0.10.2,<0.13' 'jaxlib>=0.10.2,<0.13'"
 
 # Two devices that each hold half of the contracted dimension: Shardy has to insert an all-reduce.
 SHARDED_PRODUCT = """
@@ -70,6 +70,13 @@ PARTS = (
     ),
     OptionalPart(name="ray", purpose="searching on many machines", brought_by=("ray",)),
     OptionalPart(name="perfetto", purpose="writing Perfetto timelines", brought_by=("perfetto",)),
+    OptionalPart(name="pyarrow", purpose="runs of searches as Parquet", brought_by=("pyarrow",)),
+    OptionalPart(name="optuna", purpose="samplers for large searches", brought_by=("optuna",)),
+    OptionalPart(
+        name="matplotlib", purpose="pictures of predictions and searches (--plot)", brought_by=("matplotlib",)
+    ),
+    OptionalPart(name="fastapi", purpose="the page in a browser (meshcast serve)", brought_by=("fastapi",)),
+    OptionalPart(name="uvicorn", purpose="the page in a browser (meshcast serve)", brought_by=("uvicorn",)),
 )
 
 
@@ -130,13 +137,19 @@ def _print(checks: list[Check], works: bool) -> None:
             if check.core is core:
                 # What nothing asks for yet is no cause for alarm.
                 style = styles[check.state] if core or check.fix else "dim"
-                table.add_row(check.name, check.state, _remark(check), style=style)
+                table.add_row(check.name, check.state, check.detail, style=style)
         console.print(title, style="bold")
         console.print(Padding(table, (0, 0, 0, 2), expand=False))
-
-
-def _remark(check: Check) -> str:
-    return f"{check.detail}; fix: {check.fix}" if check.fix else check.detail
+    # Commands are copied: each stands on a line of its own, whole, whatever the width is.
+    fixes: dict[str, list[str]] = {}
+    for check in checks:
+        if check.fix:
+            fixes.setdefault(check.fix, []).append(check.name)
+    if fixes:
+        console.print("\nWhat brings the missing ones", style="bold")
+    for fix, names in fixes.items():
+        console.print(f"  {', '.join(names)}:", soft_wrap=True)
+        console.print(f"    {fix}", soft_wrap=True)
 
 
 def all_checks() -> Iterator[Check]:
@@ -145,7 +158,7 @@ def all_checks() -> Iterator[Check]:
     yield Check(name="meshcast", state="ok", detail=VERSION)
     yield _jax("jax")
     yield _jax("jaxlib")
-    yield _tried("shardy", _partition, "reinstall jaxlib: " + JAX_FIX)
+    yield _tried("shardy", _partition, "reinstall jaxlib: " + _jax_fix())
     yield from _estimators()
     yield _tried("networks", _networks, "reinstall meshcast")
     yield _catalogue("devices")
@@ -166,11 +179,15 @@ def _python() -> Check:
 def _jax(name: str) -> Check:
     version = _installed(name)
     if version is None:
-        return Check(name=name, state="missing", detail=f"meshcast needs {JAX_RANGE}", fix=JAX_FIX)
+        return Check(name=name, state="missing", detail=f"meshcast needs {JAX_RANGE}", fix=_jax_fix())
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
     if JAX_FIRST <= numbers < JAX_BEYOND:
         return Check(name=name, state="ok", detail=f"{version}, within {JAX_RANGE}")
-    return Check(name=name, state="broken", detail=f"{version} is outside {JAX_RANGE}", fix=JAX_FIX)
+    return Check(name=name, state="broken", detail=f"{version} is outside {JAX_RANGE}", fix=_jax_fix())
+
+
+def _jax_fix() -> str:
+    return f"{pip_install()} {JAX_RELEASES}"
 
 
 def _tried(name: str, attempt: Callable[[], str], fix: str) -> Check:
@@ -290,7 +307,7 @@ def _optional(part: OptionalPart) -> Check:
     used = part.purpose if extra else "not used by this version"
     if version is not None:
         return Check(name=part.name, state="ok", detail=f"{version}; {used}", core=False)
-    fix = f"pip install 'meshcast[{extra}]'" if extra else None
+    fix = how_to_install(extra) if extra else None
     return Check(name=part.name, state="missing", detail=used, fix=fix, core=False)
 
 

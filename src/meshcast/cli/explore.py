@@ -12,8 +12,6 @@ from meshcast.cli import arguments as flags
 from meshcast.cli.explored import tell_exploration
 from meshcast.cli.patience import patience
 
-PLOT = "plot.svg"
-
 
 def explore_command(
     space: Annotated[Path, typer.Argument(metavar="SPACE.toml", help="What is searched over (docs/exploring.md).")],
@@ -44,6 +42,7 @@ def explore_command(
     points: Annotated[
         bool, typer.Option("--points", help="With --json, a line for each point before the summary.")
     ] = False,
+    plot: flags.PlotFlag = None,
     json: flags.Json = False,
 ) -> None:
     """Searches a space of models, plans, hardware and sizes: the best points, the front, and what limits them.
@@ -51,29 +50,29 @@ def explore_command(
     Points are kept in the run folder as they are finished: Ctrl-C keeps them, and --resume goes on. The exit code is 3
     where no point runs and keeps to the limits.
     """
-    from meshcast.base import UsageError, file_name, write_whole
-    from meshcast.explore import RunStore, exploration_svg, explore, merged, read_space
+    from meshcast.base import UsageError, file_name
+    from meshcast.explore import explore_into, merged, read_space
 
     if no_folder and (out is not None or resume or merge):
         raise UsageError("--no-folder keeps nothing", where="--no-folder", fix="leave it out")
+    if plot is not None:
+        from meshcast.plots import check_plot
+
+        check_plot(plot)
     read = read_space(space)
-    folder = out or Path(f"explore-{file_name(space.stem)}")
-    if merge:
+    folder = None if no_folder else out or Path(f"explore-{file_name(space.stem)}")
+    if merge and folder is not None:
         merged(merge, folder)
-    store = None
-    if not no_folder:
-        kept = resume or bool(merge)
-        store = RunStore.opened(folder, read.space, read.text, resume=kept, command=sys.argv)
-    asked = {**read.asked, **({"search": search} if search is not None else {})}
+    chosen = {"search": search} if search is not None else {}
     with patience(f"searching {space}"):
-        found = explore(
-            read.space, then=read.then, sensitivity=sensitivity, engine=engine, workers=workers, address=address,
-            store=store, **asked,
+        found, written = explore_into(
+            folder, read, title=f"points of {space.name}", resume=resume or bool(merge), command=sys.argv,
+            sensitivity=sensitivity, engine=engine, workers=workers, address=address, **chosen,
         )  # fmt: skip
-    if store is not None:
-        written = store.finish(found.to_json(), found.row_of)
-        if found.best:
-            write_whole(folder / PLOT, exploration_svg(found, title=f"points of {space.name}").encode())
-            written.append(PLOT)
+    if written:
         print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
+    if plot is not None and found.best:
+        from meshcast.plots import save_figure, search_figure
+
+        save_figure(search_figure(found, title=f"points of {space.name}"), plot)
     tell_exploration(found, f"best points of {space}", json=json, points=points)

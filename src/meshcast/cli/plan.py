@@ -64,6 +64,7 @@ def plan_command(
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="processes, in-process or ray.")] = "processes",
     workers: Annotated[int | None, typer.Option("--workers", help="Processes; one for each core.", min=1)] = None,
+    plot: flags.PlotFlag = None,
     *,
     asked: FlagValues,
     json: flags.Json = False,
@@ -82,11 +83,16 @@ def plan_command(
         read_counts_of,
     )
 
+    if plot is not None:
+        from meshcast.plots import check_plot
+
+        check_plot(plot)
+    counts = read_counts_of(devices, where="--devices")
     given = asked.texts()
     question = PlanQuestion(
         model=model,
         on=given.pop("on"),
-        devices=read_counts_of(devices, where="--devices"),
+        devices=counts,
         settings=given.pop("settings", {}),
         plan=given.pop("plan", None),
         choices=read_choices(tries or ()),
@@ -99,10 +105,16 @@ def plan_command(
             "kg_per_kwh": grid,
             "engine": engine,
             "workers": workers,
+            # A scaling curve has the best plan of every number of devices, not of all together.
+            **({"per": ("devices",)} if plot is not None and len(counts) > 1 else {}),
         },
         within_s=parse_quantity(within, Dimension.TIME) if within is not None else None,
         largest=largest,
     )
     with patience(f"searching plans of {model}"):
         found = answer_question(question)
+    if plot is not None and found.best:
+        from meshcast.plots import save_figure, search_figure
+
+        save_figure(search_figure(found, title=question.title(found)), plot)
     tell_exploration(found, question.title(found), json=json)

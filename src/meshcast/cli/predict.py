@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
+
+if TYPE_CHECKING:
+    from meshcast.options import Options
+    from meshcast.results import Prediction
 
 
 @runs(*STAGES, without={})
@@ -19,20 +24,27 @@ def predict_command(
         typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
     ],
     asked: FlagValues,
+    plot: flags.PlotFlag = None,
     json: flags.Json = False,
 ) -> None:
     """Predicts step time, memory, communication and energy of each TARGET."""
-    from meshcast.base import BugError, MeshcastError
+    from meshcast.base import BugError, MeshcastError, UsageError
     from meshcast.cli.app import emit_json, report
     from meshcast.jobs import predict
     from meshcast.results import print_prediction
 
     options = asked.options()
+    if plot is not None:
+        from meshcast.plots import check_plot
+
+        if len(targets) > 1:
+            raise UsageError(f"{len(targets)} TARGETs, and --plot draws one", where="--plot", fix="give one TARGET")
+        check_plot(plot)
     codes: set[int] = set()
     for target in targets:
         try:
             with patience(f"working on {target}"):
-                prediction = predict(target, options)
+                prediction = predict(target, options) if plot is None else _drawn(target, options, plot)
         except MeshcastError as error:
             report(error, as_json=json)
             codes.add(error.exit_code)
@@ -50,3 +62,16 @@ def predict_command(
             codes.add(3)
     if codes:
         raise typer.Exit(1 if 1 in codes else max(codes))  # a bug is the gravest
+
+
+def _drawn(target: str, options: Options, plot: Path) -> Prediction:
+    """The prediction, with its picture written: the parts of the step, and its kernels under the device's roofs."""
+    from meshcast.jobs import predict_with_job
+    from meshcast.plots import prediction_figure, save_figure
+    from meshcast.report import prediction_data, subject_of
+
+    prediction, job = predict_with_job(target, options)
+    if prediction.feasible:
+        sections = prediction_data(subject_of(prediction, job), traces=False)["sections"]
+        save_figure(prediction_figure(prediction, sections.get("roofline")), plot)
+    return prediction

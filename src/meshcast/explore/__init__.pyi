@@ -7,6 +7,8 @@ from meshcast.explore.measures import Constraints as Constraints
 from meshcast.explore.measures import objective_named as objective_named
 from meshcast.explore.money import count_of as count_of
 from meshcast.explore.money import whole_run as whole_run
+from meshcast.explore.offered import OfferedPlans as OfferedPlans
+from meshcast.explore.offered import offered_plans as offered_plans
 from meshcast.explore.plans import PlanSpace as PlanSpace
 from meshcast.explore.plot import exploration_svg as exploration_svg
 from meshcast.explore.point import Outcome as Outcome
@@ -16,9 +18,12 @@ from meshcast.explore.questions import answer_question as answer_question
 from meshcast.explore.questions import price_notes as price_notes
 from meshcast.explore.questions import read_choices as read_choices
 from meshcast.explore.questions import read_counts_of as read_counts_of
+from meshcast.explore.running import explore_into as explore_into
 from meshcast.explore.search import BestFirst as BestFirst
 from meshcast.explore.search import Found as Found
 from meshcast.explore.search import Tally as Tally
+from meshcast.explore.shape import ModelShape as ModelShape
+from meshcast.explore.shape import model_shape as model_shape
 from meshcast.explore.space import Space as Space
 from meshcast.explore.space import SpaceAxis as SpaceAxis
 from meshcast.explore.space_file import SpaceFile as SpaceFile

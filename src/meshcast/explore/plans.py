@@ -66,11 +66,11 @@ class PlanSpace:
 
     def __iter__(self) -> Iterator[Plan]:
         """The plans, in an order that depends on nothing else."""
-        for degrees in self._degrees():
+        for degrees in self.degrees():
             yield from self._of_degrees(degrees)
 
-    def _degrees(self) -> Iterator[dict[str, int]]:
-        """Factorisations that divide the model."""
+    def degrees(self) -> Iterator[dict[str, int]]:
+        """Factorisations of the devices that divide the model; whether one divides the batch is seen with its microbatches."""
         shape = self.shape
         for pp in self._factors("pp", self.devices):
             if pp > 1 and (not shape.staged or shape.layers % (pp * shape.period)):
@@ -104,7 +104,7 @@ class PlanSpace:
 
     def _factors(self, key: str, count: int) -> list[int]:
         """Divisors of a count that the key may have."""
-        return [n for n in _divisors(count) if n in self._allowed(key, n)]
+        return [n for n in divisors(count) if n in self._allowed(key, n)]
 
     def _allowed(self, key: str, value: int) -> tuple[Any, ...]:
         return self.choices.get(key, (value,))
@@ -112,25 +112,25 @@ class PlanSpace:
     def _of_degrees(self, degrees: dict[str, int]) -> Iterator[Plan]:
         """The plans with some degrees: microbatches, the cut, and everything that is a word."""
         shards = degrees["dp"] * degrees["fsdp"] * degrees["ep"]
-        for mbs in self.choices.get("mbs", _powers(LARGEST_MBS)):
+        for mbs in self.choices.get("mbs", powers(LARGEST_MBS)):
             if self.batch % (mbs * shards):
                 continue
             microbatches = self.batch // (mbs * shards)
-            for cut in self._cuts(degrees["pp"], microbatches):
+            for cut in self.cuts(degrees["pp"], microbatches):
                 for more in self._ways(degrees):
                     plan = _plan({**degrees, "mbs": mbs, **cut, **more})
                     if plan is not None:
                         yield plan
 
-    def _cuts(self, pp: int, microbatches: int) -> Iterator[dict[str, Any]]:
-        """`vp` and the schedule."""
+    def cuts(self, pp: int, microbatches: int) -> Iterator[dict[str, Any]]:
+        """`vp` and the schedule, for so many stages and microbatches."""
         if pp == 1:
             if 1 in self._allowed("vp", 1):
                 yield {}
             return
         layers = self.shape.layers // pp
         schedules = self.choices.get("schedule", ("1f1b", "interleaved"))
-        for vp in _divisors(layers // self.shape.period):
+        for vp in divisors(layers // self.shape.period):
             if vp not in self.choices.get("vp", (vp if vp <= LARGEST_VP else None,)):
                 continue
             for schedule in schedules:
@@ -164,9 +164,11 @@ def _plan(given: Mapping[str, Any]) -> Plan | None:
         return None
 
 
-def _divisors(count: int) -> list[int]:
+def divisors(count: int) -> list[int]:
+    """Numbers that divide a count, the smallest first."""
     return [n for n in range(1, count + 1) if count % n == 0]
 
 
-def _powers(largest: int) -> tuple[int, ...]:
+def powers(largest: int) -> tuple[int, ...]:
+    """Powers of two up to a number."""
     return tuple(2**n for n in range(largest.bit_length()))

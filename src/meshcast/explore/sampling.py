@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshcast.base import UnsupportedError, tell
+from meshcast.base import UnsupportedError, how_to_install, tell
 from meshcast.explore.bounding import family_of
 from meshcast.explore.engines import Engine
 from meshcast.explore.measures import Constraints, Known, Objective
@@ -112,7 +112,7 @@ class Sampled:
                 assert isinstance(outcome, Outcome)
                 done[number] = outcome
                 self._take(study, trial, work, combination, outcome, record, optuna)
-            tell(f"{self.tally.evaluated} of {self.trials} trials")
+            tell(f"{self.tally.evaluated} of {self.trials} trials", done=self.tally.evaluated, total=self.trials)
 
     def _number(self, trial: Any, listed: list[tuple[Combination, list[Any]]], firsts: list[int]) -> int | None:
         """The number of the point that a trial stands for; None where its combination has no plan."""
@@ -157,7 +157,5 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise UnsupportedError(
-            "Optuna is not installed", where="search", fix="pip install 'meshcast[explore]'"
-        ) from None
+        raise UnsupportedError("Optuna is not installed", where="search", fix=how_to_install("explore")) from None
     return optuna

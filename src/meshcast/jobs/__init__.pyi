@@ -4,6 +4,7 @@ from meshcast.jobs.collective import answer_collective as answer_collective
 from meshcast.jobs.front import answered as answered
 from meshcast.jobs.front import predict as predict
 from meshcast.jobs.front import predict_job as predict_job
+from meshcast.jobs.front import predict_with_job as predict_with_job
 from meshcast.jobs.front import prepare as prepare
 from meshcast.jobs.layers import LayersCost as LayersCost
 from meshcast.jobs.layers import layer_turn as layer_turn
@@ -54,6 +55,7 @@ from meshcast.jobs.program.run import Run as Run
 from meshcast.jobs.program.tables import print_kernels as print_kernels
 from meshcast.jobs.program.tables import print_workload as print_workload
 from meshcast.jobs.program.tables import shown_json as shown_json
+from meshcast.jobs.program.where_time_goes import described_kernel as described_kernel
 from meshcast.jobs.resolve import Job as Job
 from meshcast.jobs.resolve import JobSource as JobSource
 from meshcast.jobs.resolve import job_source as job_source

@@ -34,8 +34,12 @@ def predict(target: Target | Pipeline, options: Options | None = None, **overrid
         **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
             that are left at their defaults.
     """
+    return predict_with_job(target, chosen_options(options, overrides, where="predict"))[0]
+
+
+def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Prediction, Job]:
+    """How a target will run, as `predict` tells it, and the job behind it, which holds all that was worked out for that."""
     started = time.perf_counter()
-    chosen = chosen_options(options, overrides, where="predict")
     with collected_later(), names_taken(), room_for_nesting():
         told = job_source(target)
         source, chosen = as_asked(told, chosen)
@@ -55,7 +59,7 @@ def predict(target: Target | Pipeline, options: Options | None = None, **overrid
             prediction = with_what_ifs(replace(question, prediction=prediction), again)
     if isinstance(told, StatedSource):
         prediction = replace(prediction, warnings=(*prediction.warnings, *told.assumptions))
-    return replace(prediction, seconds=time.perf_counter() - started)
+    return replace(prediction, seconds=time.perf_counter() - started), job
 
 
 def predict_job(job: Job) -> Prediction:

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
-from meshcast.base import InputError, MeshcastError, UnsupportedError
+from meshcast.base import InputError, MeshcastError, UnsupportedError, how_to_install
 
 _FRAMEWORKS = ("torch", "torchax", "jax", "jaxlib", "meshcast")
 _LONGEST = 400  # characters of another's message
@@ -93,7 +93,7 @@ def raised(error: BaseException, what: str, *, where: str) -> MeshcastError:
     said = f"{what}: {type(error).__name__}: {first}"
     place = user_line(error) or where
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ("torch", "torchax"):
-        from meshcast.programs.pytorch.library import INSTALL
+        from meshcast.programs.pytorch.library import EXTRA
 
-        return UnsupportedError(said, where=place, fix=INSTALL)
+        return UnsupportedError(said, where=place, fix=how_to_install(EXTRA))
     return InputError(said, where=place)

@@ -10,6 +10,7 @@ from meshcast.simulate.classes import Ints as Ints
 from meshcast.simulate.classes import refine as refine
 from meshcast.simulate.contention import Contention as Contention
 from meshcast.simulate.contention import SpeedShares as SpeedShares
+from meshcast.simulate.critical import Looped as Looped
 from meshcast.simulate.critical import Segment as Segment
 from meshcast.simulate.critical import SegmentKind as SegmentKind
 from meshcast.simulate.engine import KernelTimes as KernelTimes
@@ -35,6 +36,9 @@ from meshcast.simulate.memory import peak_memory as peak_memory
 from meshcast.simulate.network import KernelNetwork as KernelNetwork
 from meshcast.simulate.network import OnNetwork as OnNetwork
 from meshcast.simulate.network import collective_of_kernel as collective_of_kernel
+from meshcast.simulate.peak import Peak as Peak
+from meshcast.simulate.peak import PeakBuffer as PeakBuffer
+from meshcast.simulate.peak import peak_buffers as peak_buffers
 from meshcast.simulate.pipelines import SCHEDULES as SCHEDULES
 from meshcast.simulate.pipelines import make_schedule as make_schedule
 from meshcast.simulate.pipelines.columns import Columns as Columns

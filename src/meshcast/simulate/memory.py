@@ -81,10 +81,10 @@ def _peak_memory(lowered: LoweredProgram, device: Device | None, *, tuned: bool)
         )
     arguments = sum(tensors[value].bytes for value in schedule.inputs)
     outputs = sum(tensors[value].bytes for value in schedule.outputs)
-    aliases = _aliases(lowered)
+    aliases = aliased_outputs(lowered)
     aliased = sum(tensors[value].bytes for value in aliases.values())
     by_value = {schedule.outputs[position]: value for position, value in aliases.items()}
-    temporaries = most_at_once(_outside_outputs(lifetimes(schedule, tensors, by_value, device, tuned=tuned)))
+    temporaries = most_at_once(outside_outputs(lifetimes(schedule, tensors, by_value, device, tuned=tuned)))
     return MemoryUse(
         peak=arguments + outputs + temporaries - aliased,
         arguments=arguments,
@@ -105,16 +105,16 @@ def _untold_by_compiler(lowered: LoweredProgram, device: Device | None, *, tuned
         return 0
     if not any(needs_once_timed(kernel, device, tuned=tuned)[0] for kernel, _ in lowered.schedule.walk()):
         return 0
-    by_value = {lowered.schedule.outputs[position]: value for position, value in _aliases(lowered).items()}
+    by_value = {lowered.schedule.outputs[position]: value for position, value in aliased_outputs(lowered).items()}
 
     def temporaries(needs: KernelNeeds) -> int:
         buffers = lifetimes(lowered.schedule, lowered.tensors, by_value, device, tuned=tuned, needs=needs)
-        return most_at_once(_outside_outputs(buffers))
+        return most_at_once(outside_outputs(buffers))
 
     return max(0, temporaries(needs_once_timed) - temporaries(needs_as_compiled))
 
 
-def _outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:
+def outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:
     """Buffers that need memory of their own: largest first, each goes into an output's memory if that is still free.
 
     XLA's buffer assignment fills allocations greedily by size, and an output's is as good as any until it is written.
@@ -153,7 +153,7 @@ class _Memory:
         return True
 
 
-def _aliases(lowered: LoweredProgram) -> dict[int, int]:
+def aliased_outputs(lowered: LoweredProgram) -> dict[int, int]:
     """Positions of outputs that take a donated argument's memory, with that argument's value.
 
     `tf.aliasing_output` names the output; arguments that are marked as donors only (`jax.buffer_donor`) are paired by
@@ -185,8 +185,8 @@ def memory_by_kernel(lowered: LoweredProgram, device: Device) -> dict[int, int] 
     """
     if lowered.memory is not None:
         return None
-    by_value = {lowered.schedule.outputs[position]: value for position, value in _aliases(lowered).items()}
-    order, live = live_bytes(_outside_outputs(lifetimes(lowered.schedule, lowered.tensors, by_value, device)))
+    by_value = {lowered.schedule.outputs[position]: value for position, value in aliased_outputs(lowered).items()}
+    order, live = live_bytes(outside_outputs(lifetimes(lowered.schedule, lowered.tensors, by_value, device)))
     found: dict[int, int] = {}
     for moment, kernel in moments(lowered.schedule):
         at = bisect_right(order, moment) - 1

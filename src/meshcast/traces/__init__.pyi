@@ -1,5 +1,17 @@
 from meshcast.traces.format_names import FORMAT_NAMES as FORMAT_NAMES
 from meshcast.traces.formats import write_trace as write_trace
+from meshcast.traces.kineto import write_kineto as write_kineto
+from meshcast.traces.levels import use_levels as use_levels
+from meshcast.traces.perfetto import load_builder as load_builder
+from meshcast.traces.perfetto import write_perfetto as write_perfetto
+from meshcast.traces.pipeline_slices import pipeline_timeline as pipeline_timeline
+from meshcast.traces.program_slices import program_timeline as program_timeline
 from meshcast.traces.request import TraceRequest as TraceRequest
 from meshcast.traces.request import Written as Written
+from meshcast.traces.slices import JobTimeline as JobTimeline
+from meshcast.traces.slices import Level as Level
+from meshcast.traces.slices import RankTimeline as RankTimeline
+from meshcast.traces.slices import Slice as Slice
+from meshcast.traces.slices import laned as laned
+from meshcast.traces.timelines import drawn_ranks as drawn_ranks
 from meshcast.traces.writing import trace as trace

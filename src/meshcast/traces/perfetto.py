@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from meshcast.base import UnsupportedError
+from meshcast.base import UnsupportedError, how_to_install
 from meshcast.traces.levels import use_levels
 from meshcast.traces.slices import JobTimeline, Level, RankTimeline, Slice, laned
 from meshcast.traces.timelines import rank_name
@@ -32,7 +32,7 @@ def load_builder() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"the package perfetto, which writes its traces, cannot be imported: {error}", where="--format perfetto",
-            fix="pip install 'meshcast[traces]', or use --format kineto, which ui.perfetto.dev opens too",
+            fix=f"{how_to_install('traces')}, or use --format kineto, which ui.perfetto.dev opens too",
         ) from None  # fmt: skip
     return StreamingTraceProtoBuilder, perfetto_trace_pb2
 

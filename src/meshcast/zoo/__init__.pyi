@@ -29,6 +29,7 @@ from meshcast.zoo.optimizers import adamw as adamw
 from meshcast.zoo.optimizers import adamw_state as adamw_state
 from meshcast.zoo.optimizers import sgd as sgd
 from meshcast.zoo.plan import PLAN_FLAG as PLAN_FLAG
+from meshcast.zoo.plan import PLAN_WORDS as PLAN_WORDS
 from meshcast.zoo.plan import Attention as Attention
 from meshcast.zoo.plan import Plan as Plan
 from meshcast.zoo.plan import text_of as text_of

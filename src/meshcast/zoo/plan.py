@@ -22,7 +22,7 @@ Attention = Literal["auto", "plain", "plain-bf16", "flash", "ring", "all-gather"
 Offload = Literal["none", "optimizer", "activations"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
-_WORDS: dict[str, tuple[str, ...]] = {
+PLAN_WORDS: dict[str, tuple[str, ...]] = {
     "remat": get_args(Remat),
     "schedule": get_args(Schedule),
     "precision": get_args(Precision),
@@ -95,9 +95,9 @@ class Plan:
             raise UnsupportedError(
                 f"precision={self.precision}: plans have no such products",
                 where=PLAN_FLAG,
-                fix=f"one of {', '.join(_WORDS['precision'])}",
+                fix=f"one of {', '.join(PLAN_WORDS['precision'])}",
             )
-        for name, words in _WORDS.items():
+        for name, words in PLAN_WORDS.items():
             if getattr(self, name) not in (*words, None):
                 raise UsageError(
                     f"{name}={getattr(self, name)} is none of {', '.join(words)}",
@@ -380,7 +380,7 @@ def _hybrid(key: str, value: str) -> dict[str, Any]:
 _DEFAULTS = {field.name: field.default for field in fields(Plan)}
 _READERS: dict[str, Callable[[str, str], dict[str, Any]]] = {
     **{name: _count for name in (*DEGREES, "vp", "mbs", "zero", "microbatches")},
-    **{name: lambda key, value: {key: value} for name in _WORDS},
+    **{name: lambda key, value: {key: value} for name in PLAN_WORDS},
     "stack": lambda key, value: {key: value},
     "sp": _flag,
     "layers-per-stage": _layers,

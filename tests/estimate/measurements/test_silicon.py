@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meshcast.base import how_to_install
 from meshcast.base.errors import InputError, UnsupportedError
 from meshcast.estimate.measurements import silicon
 from meshcast.estimate.measurements.silicon import SYSTEMS, SiliconTable, installed, system_folder, table
@@ -173,7 +174,7 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
     assert not installed()
     with pytest.raises(UnsupportedError, match="not installed") as caught:
         product_table("h200")
-    assert caught.value.fix == "pip install 'meshcast[silicon]'"
+    assert caught.value.fix == how_to_install("silicon")
 
 
 def test_broken_tables_are_input_errors(root: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meshcast.base import how_to_install
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.cli.app import run
 from meshcast.estimate.estimator import Clocks
@@ -150,4 +151,4 @@ def test_without_the_extra_the_command_says_what_to_install(
     with pytest.raises(SystemExit) as leaving:
         run()
     assert leaving.value.code == 4
-    assert "pip install 'meshcast[silicon]'" in capsys.readouterr().err
+    assert how_to_install("silicon") in capsys.readouterr().err

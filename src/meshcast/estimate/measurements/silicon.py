@@ -35,11 +35,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import InputError, UnsupportedError, nearest
+from meshcast.base import InputError, UnsupportedError, how_to_install, nearest
 
 DISTRIBUTION = "aiconfigurator-core"
 FOLDER = "aiconfigurator_core/systems/data"
-INSTALL = "pip install 'meshcast[silicon]'"
+EXTRA = "silicon"
 
 # The catalogue's devices, and what the package calls them; in the order that pages list them in.
 SYSTEMS: Mapping[str, str] = {
@@ -118,7 +118,7 @@ def package_folder() -> Path:
         return Path(str(metadata.distribution(DISTRIBUTION).locate_file(FOLDER)))
     except metadata.PackageNotFoundError:
         raise UnsupportedError(
-            f"the silicon tables are not installed: no package {DISTRIBUTION}", fix=INSTALL
+            f"the silicon tables are not installed: no package {DISTRIBUTION}", fix=how_to_install(EXTRA)
         ) from None
 
 
@@ -136,7 +136,7 @@ def system_folder(device: str, root: Path | None = None) -> Path:
         raise UnsupportedError(f"no silicon tables of {device!r}", fix=nearest(device, SYSTEMS))
     folder = (root or package_folder()) / SYSTEMS[device]
     if not folder.is_dir():
-        raise UnsupportedError(f"no silicon tables of {device!r}: no folder {folder}", fix=INSTALL)
+        raise UnsupportedError(f"no silicon tables of {device!r}: no folder {folder}", fix=how_to_install(EXTRA))
     return folder
 
 
@@ -174,7 +174,7 @@ def _read_parquet(path: Path) -> Mapping[str, npt.NDArray[Any]]:
         pyarrow, parquet = (import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
     except ImportError as error:
         raise UnsupportedError(
-            f"Parquet tables need pyarrow, which {DISTRIBUTION} brings along: {error}", fix=INSTALL
+            f"Parquet tables need pyarrow, which {DISTRIBUTION} brings along: {error}", fix=how_to_install(EXTRA)
         ) from error
     try:
         read = parquet.ParquetFile(path).read()

@@ -72,7 +72,7 @@ class Runs:
             tell(f"{self.title}: 0 of {len(missing)} layers done")
             for done, future in enumerate(as_completed(futures), start=1):
                 found[futures[future]] = future.result()
-                tell(f"{self.title}: {done} of {len(missing)} layers done")
+                tell(f"{self.title}: {done} of {len(missing)} layers done", done=done, total=len(missing))
         except BaseException:
             with self._lock:
                 self._stopped.set()

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
 
-from meshcast.base import VERSION, InputError, UnsupportedError, UsageError, cache_folder, file_name, keep, kept
+from meshcast.base import (
+    VERSION,
+    InputError,
+    UnsupportedError,
+    UsageError,
+    cache_folder,
+    file_name,
+    how_to_install,
+    keep,
+    kept,
+)
 from meshcast.estimate.measurements import silicon
 from meshcast.estimate.measurements.profile import read_profile
 from meshcast.estimate.profiled.interpolator import (
@@ -58,7 +68,7 @@ def why_not_measured(device: Device) -> UnsupportedError:
     """What to say where nothing was measured on a device, and what to do about it."""
     fixes = ["give a profile of it with --profile FILE (meshcast calibrate --profile measures one)"]
     if device.name in silicon.SYSTEMS and not silicon.installed():
-        fixes.append(f"or install tables of it: {silicon.INSTALL}")
+        fixes.append(f"or install tables of it: {how_to_install(silicon.EXTRA)}")
     fixes.append("or use --fidelity auto")
     return UnsupportedError(
         f"nothing was measured on {device.name}: there is nothing to interpolate between",

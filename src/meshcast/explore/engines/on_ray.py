@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from meshcast.base import UnsupportedError
+from meshcast.base import UnsupportedError, how_to_install
 from meshcast.explore.engines.lanes import DiedError, Lanes
 from meshcast.explore.work import Answer, SearchWork, Worker, answer_of
 
@@ -64,7 +64,5 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise UnsupportedError(
-            "Ray is not installed", where="--engine ray", fix="pip install 'meshcast[ray]'"
-        ) from None
+        raise UnsupportedError("Ray is not installed", where="--engine ray", fix=how_to_install("ray")) from None
     return ray

@@ -8,7 +8,7 @@ import re
 from importlib import metadata
 from typing import Any
 
-from meshcast.base import Child, ChildCrashedError, ChildFailedError, InfeasibleError, UnsupportedError
+from meshcast.base import Child, ChildCrashedError, ChildFailedError, InfeasibleError, UnsupportedError, how_to_install
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
 from meshcast.lower.xla_tpu.topology import missing_facts, topology
@@ -72,7 +72,9 @@ def compile_program(program: Program, device: Device, *, limit_s: float | None =
     version = installed_version()
     if version is None:
         raise UnsupportedError(
-            str(why_not_installed()), where="--lowering compiled", fix="install it, or use --fidelity analytical"
+            str(why_not_installed()),
+            where="--lowering compiled",
+            fix=f"{how_to_install(EXTRA)}, or use --fidelity analytical",
         )
     name, options = topology(device, program.devices)
     header: dict[str, Any] = {"topology": name, "options": options, "devices": program.devices}

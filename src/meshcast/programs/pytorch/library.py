@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from meshcast.base import UnsupportedError, UsageError
+from meshcast.base import UnsupportedError, UsageError, how_to_install
 from meshcast.programs.stand_ins import standing_in
 
 EXTRA = "torch"
-INSTALL = f"pip install 'meshcast[{EXTRA}]'"
 
 
 def holds_torch(value: Any) -> bool:
@@ -52,7 +51,7 @@ def require_torch() -> None:
         raise UnsupportedError(
             f"PyTorch programs need {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
             where="torch",
-            fix=INSTALL,
+            fix=how_to_install(EXTRA),
         )
     try:
         with removed_operators_named():
@@ -61,7 +60,9 @@ def require_torch() -> None:
     except Exception as error:  # an import of foreign packages may raise anything
         versions = " and ".join(f"{name} {_version(name)}" for name in ("torch", "torchax"))
         raise UnsupportedError(
-            f"{versions} do not import together: {type(error).__name__}: {error}", where="torch", fix=INSTALL
+            f"{versions} do not import together: {type(error).__name__}: {error}",
+            where="torch",
+            fix=how_to_install(EXTRA),
         ) from error
 
 

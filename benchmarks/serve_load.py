@@ -1,0 +1,146 @@
+"""The page under load on loopback: visitors that ask the same few things at once, and programs that are damaged.
+
+    python benchmarks/serve_load.py [--seconds 60] [--visitors 20] [--mutations 500]
+
+Each visitor opens the page and then asks for one of a few predictions again and again, as a page does whose user goes to and fro.
+Printed: requests, errors, the median and the slowest of answers that were kept, and the server's memory before and after. Then so
+many damaged copies of a module are handed in and, where one can still be read, predicted: no answer may be a 500, and the server
+must be there at the end. The exit code is 1 where that does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+PLANS = ("fsdp=4", "fsdp=2,tp=2", "dp=2,tp=2", "dp=4")
+
+
+def asked(address: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Status and body of one request."""
+    request = urllib.request.Request(address + path, data=body, headers={"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=180) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def answered(address: str, path: str, body: bytes) -> tuple[int, bytes]:
+    """The answer, however long it takes."""
+    status, found = asked(address, path, body)
+    while status == 202:
+        status, found = asked(address, f"api/jobs/{json.loads(found)['job']}?wait=20")
+    return status, found
+
+
+def configuration(plan: str) -> bytes:
+    """A question that a visitor asks."""
+    return json.dumps({"model": "llama3-tiny", "on": "dgx-h100", "plan": plan, "settings": {"batch": "8"}}).encode()
+
+
+def visitors(address: str, count: int, seconds: float) -> tuple[list[float], collections.Counter[int]]:
+    """Seconds of every kept answer, and how many answers had which status."""
+    times: list[float] = []
+    seen: collections.Counter[int] = collections.Counter()
+    until = time.monotonic() + seconds
+
+    def visit(number: int) -> None:
+        for path in ("", "main.js", "style.css", "api/catalogue"):
+            seen[asked(address, path)[0]] += 1
+        turn = number
+        while time.monotonic() < until:
+            turn += 1
+            started = time.perf_counter()
+            status, _ = answered(address, "api/predict", configuration(PLANS[turn % len(PLANS)]))
+            times.append(time.perf_counter() - started)
+            seen[status] += 1
+            time.sleep(0.05)
+
+    _all_at_once(visit, count)
+    return times, seen
+
+
+def _all_at_once(visit: Callable[[int], None], count: int) -> None:
+    threads = [threading.Thread(target=visit, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def damaged(address: str, count: int) -> collections.Counter[int]:
+    """Statuses of damaged modules."""
+    from tests.serve.mutations import mutations
+
+    data = (ROOT / "tests" / "fixtures" / "sharded.mlir").read_bytes()
+    seen: collections.Counter[int] = collections.Counter()
+    for each in mutations(data, count, seed=1):
+        status, found = answered(address, "api/programs?name=damaged.mlir", each)
+        if status == 200:
+            question = {"program": json.loads(found)["program"], "on": "h200"}
+            status, found = answered(address, "api/predict", json.dumps(question).encode())
+        seen[status] += 1
+    return seen
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory of a process."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+def main() -> int:
+    """Runs both, and says what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--visitors", type=int, default=20)
+    parser.add_argument("--mutations", type=int, default=500)
+    given = parser.parse_args()
+    command = [sys.executable, "-m", "meshcast", "serve", "--port", "0"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    address = re.search(r"http://\S+/", server.stderr.readline())
+    assert address is not None
+    threading.Thread(target=server.stderr.read, daemon=True).start()
+    result: dict[str, Any] = {}
+    try:
+        for plan in PLANS:  # so that every answer below is one that is kept
+            assert answered(address[0], "api/predict", configuration(plan))[0] == 200
+        before = resident(server.pid)
+        times, seen = visitors(address[0], given.visitors, given.seconds)
+        result["visitors"] = {
+            "requests": seen.total(),
+            "statuses": dict(seen),
+            "median_ms": round(1e3 * statistics.median(times), 2),
+            "p99_ms": round(1e3 * statistics.quantiles(times, n=100)[98], 2),
+            "server_mb_before": round(before / 1e6),
+            "server_mb_after": round(resident(server.pid) / 1e6),
+        }
+        kinds = damaged(address[0], given.mutations)
+        result["damaged"] = dict(kinds)
+        result["server_mb_at_end"] = round(resident(server.pid) / 1e6)
+        alive = asked(address[0], "api/runs")[0] == 200
+    finally:
+        server.terminate()
+        server.wait()
+    print(json.dumps(result, indent=1))
+    return 0 if alive and set(seen) == {200} and set(kinds) <= {200, 422} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Examples at the end of every verb's `--help`: lines that can be typed as they stand (`tests/cli/test_help.py` reads them)."""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "predict": (
+        "meshcast predict step.mlir --on h200",
+        "meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192",
+        "meshcast predict llama3-8b --on dgx-h100 --plan tp=8 --set mode=decode --set batch=16 --json",
+    ),
+    "compare": (
+        "meshcast compare step.mlir --on h100-sxm,h200,b200 --fidelity roofline,analytical",
+        "meshcast compare llama3-8b --on dgx-h100 --set batch=64 --try plan=fsdp=8 --no-folder",
+    ),
+    "plan": (
+        "meshcast plan llama3-8b --on dgx-h100 --devices 64 --set batch=128",
+        "meshcast plan llama3-8b --on dgx-h100 --devices 8,16,32 --set batch=128 --plot scaling.svg",
+    ),
+    "explore": ("meshcast explore space.toml", "meshcast explore space.toml --resume --sensitivity"),
+    "serve": ("meshcast serve", "meshcast serve --port 9000 --runs my-runs"),
+    "report": (
+        "meshcast report step.mlir --on h200 -o report.html",
+        "meshcast report llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 -o llama.html",
+    ),
+    "show": ("meshcast show step.mlir", "meshcast show step.mlir --on h200 --kernels"),
+    "trace": ("meshcast trace step.mlir --on h200 --format perfetto -o step.pftrace",),
+    "collective": ("meshcast collective all_reduce --bytes 1GiB --on dgx-h100 --devices 64",),
+    "systolic": ("meshcast systolic --rows 128 --cols 128 --dataflow ws --gemm 512,512,512",),
+    "calibrate": ("meshcast calibrate --profile",),
+    "devices": ("meshcast devices", "meshcast devices h200"),
+    "models": ("meshcast models", "meshcast models llama3-8b"),
+    "stacks": ("meshcast stacks", "meshcast stacks megatron"),
+    "doctor": ("meshcast doctor", "meshcast doctor --install gpu-compiler"),
+    "completion": ("meshcast completion bash > ~/.local/share/bash-completion/completions/meshcast",),
+    "validate": ("meshcast validate programs DIR --on h200", "meshcast validate runs FILE.csv"),
+}
+
+
+def closing(verb: str) -> str | None:
+    """What a verb's help ends with; None where there are no examples."""
+    lines = EXAMPLES.get(verb, ())
+    if not lines:
+        return None
+    # The mark keeps the parser from joining lines.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

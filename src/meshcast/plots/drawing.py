@@ -1,0 +1,80 @@
+"""What all pictures share: matplotlib, which is asked for when one is drawn, their colours, and the file."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import UnsupportedError, UsageError, check_place, how_to_install, write_whole
+
+EXTRA = "plots"
+ENDINGS = (".svg", ".png")
+# The parts of a step, in the order in which they are told; the colours of the report and the page.
+PART_COLOURS = {
+    "compute": "#3b6fd8",
+    "memory": "#16908a",
+    "exposed_communication": "#d9822b",
+    "overhead": "#8a63c9",
+    "idle": "#9aa3b2",
+}
+# Letters stay text in an SVG, and the same picture is the same file.
+_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "meshcast", "font.size": 9, "axes.grid": True, "grid.alpha": 0.25}
+_DPI = 160
+
+
+def check_plot(path: Path) -> None:
+    """Refuses a picture that could not be written, before anything is worked out for it.
+
+    Raises:
+        UsageError: The file's ending is none of ours, or its folder is not there.
+        UnsupportedError: matplotlib is not installed.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"{path} is neither .svg nor .png", where="--plot", fix="such as --plot step.svg")
+    check_place(path, where="--plot")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UnsupportedError(
+            "pictures need matplotlib, which is not installed", where="--plot", fix=how_to_install(EXTRA)
+        )
+
+
+def new_figure(panels: int, *, width: float = 5.6, height: float = 3.8) -> tuple[Any, list[Any]]:
+    """A figure with so many panels side by side."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width * panels, height), layout="constrained")
+        axes = figure.subplots(1, panels, squeeze=False)
+    return figure, list(axes[0])
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Writes a figure, whole or not at all."""
+    import matplotlib
+
+    out = io.BytesIO()
+    ending = path.suffix.lower()[1:]
+    with matplotlib.rc_context(_SETTINGS):
+        figure.savefig(out, format=ending, dpi=_DPI, metadata={"Date": None} if ending == "svg" else None)
+    write_whole(path, out.getvalue())
+
+
+def draw_parts(axis: Any, bars: Mapping[str, Mapping[str, float]], *, title: str) -> None:
+    """Steps as horizontal bars of their parts, in seconds."""
+    names = list(bars)
+    starts = [0.0] * len(names)
+    for part, colour in PART_COLOURS.items():
+        widths = [bars[name].get(part, 0.0) for name in names]
+        if any(widths):
+            axis.barh(names, widths, left=starts, color=colour, label=part.replace("_", " "), height=0.6)
+        starts = [start + width for start, width in zip(starts, widths, strict=True)]
+    axis.set_axisbelow(True)
+    axis.set_ylim(max(len(names), 3) - 0.5, -0.5)  # the first on top; one alone is no wall
+    axis.grid(visible=False, axis="y")
+    axis.set_xlabel("seconds of a step")
+    axis.set_title(title)
+    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3)

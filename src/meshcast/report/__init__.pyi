@@ -1,0 +1,16 @@
+from meshcast.report.contents import ReportData as ReportData
+from meshcast.report.contents import folder_data as folder_data
+from meshcast.report.contents import prediction_data as prediction_data
+from meshcast.report.glossary import GLOSSARY as GLOSSARY
+from meshcast.report.numbers import shown as shown
+from meshcast.report.page import SCRIPTS as SCRIPTS
+from meshcast.report.page import STATIC as STATIC
+from meshcast.report.page import STYLES as STYLES
+from meshcast.report.page import data_block as data_block
+from meshcast.report.page import report_page as report_page
+from meshcast.report.page import section_html as section_html
+from meshcast.report.subject import Subject as Subject
+from meshcast.report.subject import subject_of as subject_of
+from meshcast.report.writing import ReportWritten as ReportWritten
+from meshcast.report.writing import folder_kind as folder_kind
+from meshcast.report.writing import write_report as write_report

@@ -1,0 +1,119 @@
+"""A comparison's run folder as a section: step times over targets, devices and fidelities, and whether these agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypedDict
+
+from meshcast.base import InputError, json_value
+from meshcast.report.summary import Figure, figure
+from meshcast.report.tables import Cell, Table, column, table
+
+TABLE, CELLS = "table.json", "cells"
+SCHEMA = "meshcast.comparison/1"
+
+
+class Answer(TypedDict):
+    """A cell that has a time."""
+
+    target: str
+    on: str
+    fidelity: str
+    step_s: float
+    interval: list[float]
+
+
+class ComparisonSection(TypedDict):
+    """The section."""
+
+    headline: Figure
+    verdict: str
+    figures: list[Figure]
+    answers: list[Answer]
+    cells: Table
+    agreements: Table | None
+
+
+def is_comparison(path: Path) -> bool:
+    """Whether a folder is a comparison's, or a file its table."""
+    return (path / TABLE).is_file() and (path / CELLS).is_dir() if path.is_dir() else path.name == TABLE
+
+
+def comparison_section(path: Path) -> ComparisonSection:
+    """The section of a run folder.
+
+    Raises:
+        InputError: Its table is damaged, or none of ours.
+    """
+    file = path / TABLE if path.is_dir() else path
+    try:
+        data = json_value(file.read_bytes(), where=str(file))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("table"), list):
+        raise InputError(f"is no table of a comparison ({SCHEMA})", where=str(file))
+    try:
+        return _section(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"is a damaged table of a comparison: {error!r}", where=str(file)) from None
+
+
+def _section(data: Mapping[str, Any]) -> ComparisonSection:
+    cells: list[Mapping[str, Any]] = data["table"]
+    timed = [cell for cell in cells if cell["step_time_s"]]
+    best = min(timed, key=lambda cell: float(cell["step_time_s"]), default=None)
+    told = f"{best['target']} on {best['on']}, {best['fidelity']}" if best is not None else ""
+    statuses = {name: count for name, count in data["statuses"].items() if count}
+    return {
+        "headline": figure("fastest step", best["step_time_s"] if best is not None else None, "s", "step_time"),
+        "verdict": f"The fastest: {told}." if best is not None else "Nothing was answered.",
+        "figures": [figure(name, count, "count", "count") for name, count in statuses.items()],
+        "answers": [
+            {
+                "target": str(cell["target"]), "on": str(cell["on"]), "fidelity": str(cell["fidelity"]),
+                "step_s": float(cell["step_time_s"]), "interval": list(cell["step_time_interval_s"] or []),
+            }
+            for cell in timed
+        ],
+        "cells": _cells(cells),
+        "agreements": _agreements(data.get("agreements", [])),
+    }  # fmt: skip
+
+
+def _cells(cells: list[Mapping[str, Any]]) -> Table:
+    rows: list[list[Cell]] = []
+    for cell in cells:
+        found = cell["prediction"] or {}
+        low, high = cell["step_time_interval_s"] or (None, None)
+        memory = found.get("memory_bytes") or {}
+        done = found.get("throughput") or {}
+        rows.append(
+            [
+                cell["target"], cell["on"], cell["fidelity"], cell["status"], cell["step_time_s"], low, high,
+                cell.get("ratio_to_best"), found.get("mfu"), memory.get("peak"), found.get("energy_j"), done.get("per_s"),
+                cell.get("reason") or "",
+            ]
+        )  # fmt: skip
+    columns = (
+        column("target"), column("on"), column("fidelity"), column("status"), column("step", "s", "step_time"),
+        column("low", "s", "interval"), column("high", "s", "interval"), column("to fastest", "ratio", "ratio_to_best"),
+        column("MFU", "share", "mfu"), column("peak memory", "B", "peak_memory"), column("energy", "J", "energy"),
+        column("a second", "count", "throughput"), column("why not"),
+    )  # fmt: skip
+    return table("cells", "All answers", columns, rows)
+
+
+def _agreements(found: list[Mapping[str, Any]]) -> Table | None:
+    """Pairs of fidelities, whatever a comparison says of them."""
+    if not found:
+        return None
+    keys = [key for key, value in found[0].items() if isinstance(value, (str, int, float, bool)) or value is None]
+    names = [
+        key for key in found[0] if key not in keys and isinstance(found[0][key], list) and key in ("pair", "fidelities")
+    ]
+    rows = [
+        [*(" and ".join(map(str, each[name])) for name in names), *(each.get(key) for key in keys)] for each in found
+    ]
+    columns = [*(column(name) for name in names), *(column(key.replace("_", " ")) for key in keys)]
+    return table("agreements", "How the fidelities agree", columns, rows)

@@ -1,0 +1,150 @@
+"""Memory over time, and which buffers are there at the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypedDict
+
+from meshcast.jobs import PipelineJob, ProgramJob, Run, ServingJob
+from meshcast.report.levels import Series, series
+from meshcast.report.source_lines import nearest_line
+from meshcast.report.subject import Scene, Subject
+from meshcast.report.tables import Cell, Table, column, table
+from meshcast.simulate import Peak, peak_buffers
+from meshcast.traces import RankTimeline
+
+MOST_BUFFERS = 40
+_PART = "memory: "
+
+
+class SceneMemory(TypedDict):
+    """Bytes over time of the rank that holds most."""
+
+    name: str
+    rank: str
+    end_s: float
+    total: Series
+    parts: list[Series]
+
+
+class MemorySection(TypedDict):
+    """The section."""
+
+    peak: float | None
+    capacity: float
+    parts: Table
+    scenes: list[SceneMemory]
+    buffers: Table | None
+    note: str
+
+
+def memory_section(subject: Subject) -> MemorySection:
+    """The section; where nothing runs, what is needed and by what."""
+    use, capacity = subject.prediction.memory, subject.prediction.capacity_bytes
+    buffers, note = _buffers(subject)
+    return {
+        "peak": use.peak if use.known else None,
+        "capacity": capacity,
+        "parts": _parts(subject),
+        "scenes": [found for scene in subject.scenes for found in _over_time(scene)],
+        "buffers": buffers,
+        "note": note,
+    }
+
+
+def _parts(subject: Subject) -> Table:
+    use, capacity = subject.prediction.memory, subject.prediction.capacity_bytes
+    rows: list[list[Cell]] = []
+    if use.known:
+        rows = [["arguments", use.arguments, use.arguments / capacity]]
+        rows += [[f"– {role.replace('_', ' ')}", size, size / capacity] for role, size in use.by_role.items() if size]
+        rows += [["outputs", use.outputs, use.outputs / capacity]]
+        rows += [["temporaries", use.temporaries, use.temporaries / capacity]]
+        rows += [["shared by arguments and outputs", -use.aliased, -use.aliased / capacity]]
+        rows += [["peak", use.peak, use.peak / capacity], ["capacity of a device", capacity, 1.0]]
+    columns = (column("part"), column("bytes", "B", "peak_memory"), column("of capacity", "share", "memory_share"))
+    return table("memory-parts", "What a device holds", columns, rows)
+
+
+def _over_time(scene: Scene) -> Iterator[SceneMemory]:
+    timeline = scene.drawn
+    fullest: tuple[float, RankTimeline] | None = None
+    for kind in timeline.kinds:
+        levels = kind.memory()
+        most = max((value for _, value in levels[0].steps), default=0.0) if levels else 0.0
+        if fullest is None or most > fullest[0]:
+            fullest = most, kind
+    if fullest is None:
+        return
+    kind = fullest[1]
+    end = timeline.step_s
+    # Of few slices every turn of a loop is drawn; the parts are stacked from those that stay to those that come and go.
+    total, *parts = kind.memory()
+    yield {
+        "name": scene.name,
+        "rank": kind.label,
+        "end_s": end,
+        "total": series(total, end, "in all"),
+        "parts": [series(each, end, each.name.removeprefix(_PART)) for each in parts if any(v for _, v in each.steps)],
+    }
+
+
+def _buffers(subject: Subject) -> tuple[Table | None, str]:
+    """The buffers at the peak of one program, and why there are none where there are none."""
+    run = _run(subject)
+    if run is None:
+        if isinstance(subject.job, PipelineJob):
+            return None, "a pipeline's memory is counted by part: its stages' tables have them"
+        return None, "a trace does not say which buffers are held"
+    found = peak_buffers(run.lowered, run.device)
+    rows = _argument_rows(run)
+    at = ""
+    if found is None:
+        rows.append(
+            [run.memory.temporaries, "temporaries, in one block that the compiler laid out", "", "temporary", ""]
+        )
+    else:
+        rows += _temporary_rows(subject, found)
+        at = f"temporaries at their peak, while {found.kernel.name} runs" if found.kernel is not None else ""
+    rows.sort(key=lambda row: -float(row[0] or 0))
+    columns = (
+        column("bytes", "B", "peak_memory"), column("what"), column("type"), column("role"), column("source", "", "source"),
+    )  # fmt: skip
+    return table("buffers", "Buffers at the peak", columns, rows, most=MOST_BUFFERS, note=at), ""
+
+
+def _run(subject: Subject) -> Run | None:
+    match subject.job:
+        case ProgramJob():
+            return subject.job.run
+        case ServingJob():
+            return subject.job.passes.decoding.run
+        case _:
+            return None
+
+
+def _argument_rows(run: Run) -> list[list[Cell]]:
+    schedule, tensors = run.lowered.schedule, run.lowered.tensors
+    return [
+        [
+            tensors[value].bytes, argument.name or f"argument {place}", str(tensors[value]),
+            argument.role.value.replace("_", " "), "",
+        ]
+        for place, (value, argument) in enumerate(zip(schedule.inputs, run.workload.arguments, strict=False))
+        if tensors[value].bytes
+    ]  # fmt: skip
+
+
+def _temporary_rows(subject: Subject, peak: Peak) -> list[list[Cell]]:
+    lines = subject.lines
+    rows: list[list[Cell]] = []
+    for each in peak.buffers:
+        location = each.writer.location if each.writer is not None else ""
+        what = each.writer.name if each.writer is not None else "written in a loop"
+        if each.tensor is None:
+            what = "workspace of a library's kernel"
+        rows.append(
+            [each.size, what, str(each.tensor) if each.tensor is not None else "", "temporary",
+             nearest_line(lines, location) or location]
+        )  # fmt: skip
+    return rows

@@ -1,0 +1,81 @@
+"""What a request asks for, looked up in a worker: models, hardware and software by their names, programs by their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import InputError, UsageError, nearest
+from meshcast.hardware import cluster_names, device_names
+from meshcast.options import fidelity_names, stack_names
+from meshcast.programs import Program, from_bytes
+from meshcast.zoo import Plan, models
+
+BYTECODE = b"ML\xefR"  # what MLIR's bytecode begins with
+_LOOKED_AT = 4096
+
+
+def check_names(asked: Mapping[str, Any]) -> None:
+    """Refuses names that are in no catalogue: nothing that a request says is ever taken for a file.
+
+    Raises:
+        UsageError: One is not known.
+    """
+    _known(asked["on"], (*device_names(), *cluster_names()), "on")
+    _known(asked["fidelity"], ("auto", *fidelity_names()), "fidelity")
+    if asked.get("stack"):
+        _known(asked["stack"], stack_names(), "stack")
+    if asked.get("plan"):
+        stack = Plan.parse(asked["plan"]).stack
+        if stack is not None:
+            _known(stack, stack_names(), "plan")
+    if asked.get("model") is not None:
+        _known(asked["model"], models(), "model")
+
+
+def _known(name: str, names: Iterable[str], where: str) -> None:
+    known = list(names)
+    if name not in known:
+        raise UsageError(f"{name!r} is not in the catalogue", where=where, fix=nearest(name, known))
+
+
+def builder_target(asked: Mapping[str, Any], folder: Path) -> str:
+    """The model that a configuration names, or the file that a Hugging Face configuration is put in."""
+    if asked["model"] is not None:
+        return str(asked["model"])
+    return str(config_file(asked["config"], folder))
+
+
+def config_file(text: str, folder: Path) -> Path:
+    """A file with the text of a Hugging Face configuration; it is read, and nothing that it names is."""
+    place = Path(f"config-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json")
+    if not (folder / place).exists():
+        (folder / place).write_text(text, encoding="utf-8")
+    return place  # as the worker, which stands in the folder, finds it: messages tell no place of this machine
+
+
+def program_of(data: bytes, name: str) -> Program:
+    """The program in an upload: StableHLO as text or as bytecode, and nothing else.
+
+    Raises:
+        InputError: It is something else, or damaged.
+    """
+    if not data.startswith(BYTECODE):
+        head = data[:_LOOKED_AT]
+        if b"\0" in head or not _is_text(data):
+            raise InputError(
+                "is neither StableHLO text nor bytecode", where=name, fix="drop a .mlir or .mlirbc file, not packed"
+            )
+        if head.lstrip().startswith(b"HloModule"):
+            raise InputError("is XLA's HLO text", where=name, fix="the command line reads it: meshcast predict FILE")
+    return from_bytes(data, name=name, where=name)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,60 @@
+// The page: views, the theme, the link; everything else lies in the modules.
+
+import { call } from "./api.js";
+import { begin, give as giveControls } from "./controls.js";
+import { notice } from "./dom.js";
+import { give as giveSearch, runsList, searchForm, watch } from "./search.js";
+import { recall, remember, state } from "./state.js";
+
+function show(view) {
+  state.view = view;
+  for (const each of ["predict", "search", "runs"]) document.getElementById(`view-${each}`).hidden = each !== view;
+  for (const button of document.querySelectorAll(".tabs button")) {
+    if (button.dataset.view === view) button.setAttribute("aria-current", "page"); else button.removeAttribute("aria-current");
+  }
+  if (view === "search") searchForm();
+  if (view === "runs") runsList();
+  remember();
+}
+
+const THEMES = ["auto", "light", "dark"];
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  try { localStorage.setItem("meshcast-theme", name); } catch { /* not kept, then */ }
+  document.getElementById("theme").title = `Light or dark: ${name}`;
+}
+
+// The address holds what is configured: a jump to the answer must not take its place.
+document.getElementById("brief").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.querySelector(`[data-card="${state.active}"]`)?.scrollIntoView({ block: "start" });
+});
+document.getElementById("theme").addEventListener("click", () => {
+  const now = document.documentElement.dataset.theme || "auto";
+  theme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+});
+document.getElementById("share").addEventListener("click", async () => {
+  remember();
+  try { await navigator.clipboard.writeText(location.href); notice("The link is copied: it has everything that is set here."); } catch { notice("The address of this page is the link: it has everything that is set here."); }
+});
+for (const button of document.querySelectorAll(".tabs button")) button.addEventListener("click", () => show(button.dataset.view));
+
+async function start() {
+  let kept = null;
+  try { kept = localStorage.getItem("meshcast-theme"); } catch { /* none is kept */ }
+  if (THEMES.includes(kept)) theme(kept);
+  recall();
+  const view = state.view;
+  notice("starting …");
+  const catalogue = await call("GET", "/api/catalogue", undefined, { heard: (job) => notice(`starting … ${job.seconds.toFixed(0)} s`) });
+  notice("");
+  giveControls(catalogue);
+  giveSearch(catalogue, show);
+  const running = state.run;
+  show(view);
+  if (running && view === "search") watch(running);
+  await begin();
+  document.documentElement.dataset.ready = "yes";
+}
+
+start().catch((error) => notice(error.message, "error"));

@@ -1,0 +1,126 @@
+// Searches: started, watched, stopped; their front, their points; and runs that lie in the runs folder.
+
+import { call, Problem } from "./api.js";
+import { h, notice, replace } from "./dom.js";
+import * as format from "./format.js";
+import { open } from "./controls.js";
+import { front, scatter } from "./plot.js";
+import { problem, reportButton } from "./results.js";
+import { remember, state } from "./state.js";
+
+const MEASURES = {
+  time: { name: "step time", of: (p) => p.step_time_s, tell: format.time, sign: 1 },
+  throughput: { name: "throughput, units/s", of: (p) => p.units_per_s, tell: format.rate, sign: -1 },
+  energy: { name: "energy a unit", of: (p) => p.energy_j / (p.units_per_s * p.step_time_s), tell: format.energy, sign: 1 },
+  memory: { name: "memory, share of capacity", of: (p) => p.memory_share, tell: format.percent, sign: 1 },
+  devices: { name: "devices", of: (p) => p.devices, tell: format.count, sign: 1 },
+};
+const SECOND = { time: "memory", throughput: "memory", energy: "time", memory: "time", devices: "time" };
+
+let catalogue = null;
+let watching = 0;
+let chosen = null;
+let show = null;
+let showView = () => {};
+const form = { on: [], devices: "", first: "time", second: "memory", fixed: "" };
+export const give = (found, view) => { catalogue = found; showView = view; };
+
+const config = () => state.configs[state.active];
+
+export function searchForm() {
+  const mine = config();
+  const place = document.getElementById("search-form");
+  if (mine.kind === "program") { replace(place, h("fieldset", {}, h("legend", {}, "Search"), h("p", { class: "sub" }, "Plans are searched for models: choose one under Predict."))); return; }
+  if (!form.on.length) form.on = [mine.on[0]];
+  if (!form.devices) form.devices = String(mine.devices);
+  const all = [...catalogue.clusters, ...catalogue.devices].map((each) => each.name);
+  const chips = form.on.map((on) => h("span", { class: "chip" }, on, form.on.length > 1 && h("button", { type: "button", "aria-label": `Remove ${on}`, onclick: () => { form.on = form.on.filter((each) => each !== on); searchForm(); } }, "×")));
+  const more = h("select", { id: "search-on", onchange: (event) => { if (event.target.value) form.on.push(event.target.value); searchForm(); } }, h("option", { value: "" }, "add …"), all.filter((each) => !form.on.includes(each)).map((each) => h("option", { value: each }, each)));
+  const measure = (id, key) => h("select", { id, onchange: (event) => { form[key] = event.target.value; } }, Object.entries(MEASURES).map(([name, each]) => h("option", { value: name, selected: form[key] === name }, each.name)));
+  const field = (label, control, hint) => h("div", { class: "field" }, h("label", { for: control.id, title: hint || "" }, label), control);
+  const sizes = Object.entries(mine.settings).map(([name, value]) => `${name}=${value}`).join(", ");
+  replace(place, h("fieldset", {}, h("legend", {}, "Search for plans"),
+    h("p", { class: "sub" }, `Every plan that divides ${mine.kind === "config" ? "the config" : mine.model}${sizes ? ` with ${sizes}` : ""}, as set under Predict; what cannot be among the best by its bound is not predicted.`),
+    h("div", { class: "chips" }, chips), h("div", { class: "grid" }, field("hardware", more), field("devices", h("input", { id: "search-devices", value: form.devices, inputmode: "numeric", placeholder: "64, 128", oninput: (event) => { form.devices = event.target.value; } }), "One number or several with commas between")),
+    h("div", { class: "grid" }, field("wanted first", measure("search-first", "first")), field("and", measure("search-second", "second"))),
+    field("decided keys", h("input", { id: "search-fixed", value: form.fixed, placeholder: "such as tp=8,remat=full", oninput: (event) => { form.fixed = event.target.value; } }), "Keys of the plan that are not searched over"),
+    h("button", { type: "button", id: "search-start", class: "primary", onclick: start }, "Start search")));
+}
+
+async function start() {
+  const mine = config();
+  const devices = form.devices.split(/[,\s]+/).filter(Boolean).map(Number);
+  if (!devices.length || devices.some((each) => !Number.isInteger(each) || each < 1)) { notice("Devices are whole numbers with commas between.", "error"); return; }
+  const objectives = form.first === form.second ? [form.first] : [form.first, form.second];
+  const asked = { on: form.on, devices, objectives, fixed: form.fixed.trim(), settings: { ...mine.settings }, fidelity: mine.fidelity, ...(mine.kind === "config" ? { config: mine.config } : { model: mine.model }) };
+  try {
+    const begun = await call("POST", "/api/searches", asked);
+    watch(begun.name);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    notice(`${error.error.message}${error.error.fix ? ` (${error.error.fix})` : ""}`, "error");
+  }
+}
+
+export function watch(name) {
+  clearTimeout(watching);
+  state.run = name;
+  chosen = null;
+  remember();
+  const look = async () => {
+    try {
+      show = await call("GET", `/api/runs/${encodeURIComponent(name)}`);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      replace(document.getElementById("search-answer"), problem(error.error));
+      return;
+    }
+    if (state.run !== name) return;
+    drawRun();
+    if (show.state === "running") watching = setTimeout(look, 1000);
+  };
+  look();
+}
+
+function measures() {
+  const [first = "time", second] = show.objectives;
+  return [MEASURES[first] || MEASURES.time, MEASURES[second && second !== first ? second : SECOND[first]] || MEASURES.memory];
+}
+
+const label = (p) => `${p.plan || p.target}: ${format.time(p.step_time_s)}, MFU ${format.percent(p.mfu)}, memory ${format.percent(p.memory_share)} · ${p.devices} × ${p.on}`;
+
+function drawRun() {
+  const [first, second] = measures();
+  const runs = show.points.filter((each) => each.step_time_s);
+  const best = [...runs].sort((a, b) => first.sign * first.of(a) - first.sign * first.of(b));
+  const edge = new Set(front(runs.filter((p) => second.of(p) > 0 && first.of(p) > 0), second, first).map((each) => each.number));
+  const states = { running: "running", done: "done", stopped: "stopped", failed: "failed" };
+  const head = h("header", { class: "run-head" }, h("div", {}, h("h2", {}, show.title || show.name), h("p", { class: "sub" }, h("span", { class: `state ${show.state}` }, states[show.state]), show.seconds ? ` ${format.time(show.seconds)}` : "", ` · ${show.found} predicted`, show.said && show.state === "running" ? ` · ${show.said}` : "", show.summary ? ` · ${format.count(show.summary.left_out)} of ${format.count(show.summary.space)} left out by their bounds` : "")),
+    show.state !== "running" && runs.length > 0 && reportButton((heard) => call("POST", `/api/runs/${encodeURIComponent(show.name)}/report`, undefined, { heard })),
+    show.state === "running" && h("button", { type: "button", id: "search-stop", class: "quiet", onclick: async () => { show = await call("DELETE", `/api/searches/${encodeURIComponent(show.name)}`); drawRun(); } }, "Stop"));
+  const picked = runs.find((each) => each.number === chosen);
+  const rows = best.slice(0, 60).map((p) => h("tr", { class: p.number === chosen ? "chosen" : "", "data-point": p.number, onclick: () => pick(p) }, h("td", {}, edge.has(p.number) ? "●" : ""), h("td", { class: "plan" }, p.plan || "–"), h("td", { class: "number", "data-value": p.step_time_s }, format.time(p.step_time_s)), h("td", { class: "number" }, format.percent(p.mfu)), h("td", { class: "number" }, format.percent(p.memory_share)), h("td", { class: "name" }, p.binds), h("td", { class: "number" }, format.count(p.devices)), h("td", { class: "name" }, p.on), h("td", {}, h("button", { type: "button", class: "quiet small", onclick: (event) => { event.stopPropagation(); openPoint(p); } }, "Open"))));
+  replace(document.getElementById("search-answer"), head, show.error && problem(show.error),
+    runs.length > 0 && h("article", { class: "card" }, scatter(runs, second, first, { label, chosen, pick }), picked && h("p", { class: "picked" }, label(picked), h("button", { type: "button", class: "quiet small", onclick: () => openPoint(picked) }, "Open"))),
+    !runs.length && show.state === "running" && h("article", { class: "card waits" }, h("p", { class: "working" }, h("i", { class: "spin" }), h("span", {}, show.said || "counting plans and looking at layers for their bounds …"))),
+    rows.length > 0 && h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows points" }, h("thead", {}, h("tr", {}, h("th", { title: "On the front" }, ""), h("th", {}, "plan"), h("th", { class: "number" }, "step"), h("th", { class: "number" }, "MFU"), h("th", { class: "number" }, "memory"), h("th", {}, "limited by"), h("th", { class: "number" }, "devices"), h("th", {}, "on"), h("th", {}))), h("tbody", {}, rows)))));
+}
+
+function pick(point) { chosen = point.number; drawRun(); }
+
+function openPoint(p) {
+  const settings = Object.fromEntries(Object.entries(p).filter(([name, value]) => name.startsWith("set.") && value !== null).map(([name, value]) => [name.slice(4), String(value)]));
+  const known = catalogue.models.some((each) => each.name === p.target);
+  const mine = config();
+  const target = known ? { kind: "model", model: p.target } : { kind: "config", config: mine.config };
+  showView("predict");
+  open({ ...target, on: [p.on], devices: p.devices, plan: p.plan || "", settings, mode: "train" });
+}
+
+export async function runsList() {
+  const place = document.getElementById("runs-list");
+  replace(place, h("p", { class: "sub" }, "…"));
+  const { runs } = await call("GET", "/api/runs");
+  if (!runs.length) { replace(place, h("div", { class: "empty" }, h("h2", {}, "No runs yet"), h("p", { class: "sub" }, "Searches started here, and run folders of meshcast explore in the folder that the server was given, are listed here."))); return; }
+  replace(place, h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, h("th", {}, "run"), h("th", {}, "about"), h("th", {}, "state"), h("th", {}, "best plan"), h("th", { class: "number" }, "step"), h("th", { class: "number" }, "predicted"), h("th", {}, "changed"))), h("tbody", {}, runs.map((each) => h("tr", { "data-run": each.name }, h("td", { class: "name" }, h("button", { type: "button", class: "link", onclick: () => { showView("search"); watch(each.name); } }, each.name)), h("td", { class: "text" }, each.title), h("td", {}, h("span", { class: `state ${each.state}` }, each.state)), h("td", { class: "plan" }, each.best.plan || "–"), h("td", { class: "number" }, format.time(each.best.step_time_s)), h("td", { class: "number" }, format.count(each.evaluated)), h("td", { class: "name" }, each.changed.replace("T", " ").slice(0, 16)))))))));
+}

@@ -1,0 +1,66 @@
+// What is configured, in one object that the address keeps: a link is all of it.
+
+export const MOST = 4;
+export const LETTERS = ["A", "B", "C", "D"];
+
+export function fresh() {
+  return {
+    kind: "model", model: "llama3-8b", config: "", program: null, mode: "train",
+    on: ["dgx-h100"], devices: 64, plan: "fsdp=64", settings: { batch: "64", seq: "8192" },
+    fidelity: "auto", network: "alpha-beta", lowering: "modelled", clocks: "sustained", stack: "",
+  };
+}
+
+export const state = { view: "predict", active: 0, configs: [fresh()], run: null };
+
+const packed = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text))).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+const unpacked = (text) => new TextDecoder().decode(Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0)));
+
+export function remember() {
+  const kept = { v: 1, a: state.active, c: state.configs };
+  const parts = new URLSearchParams({ view: state.view, s: packed(JSON.stringify(kept)) });
+  if (state.run) parts.set("run", state.run);
+  history.replaceState(null, "", `#${parts}`);
+}
+
+export function recall() {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  if (["predict", "search", "runs"].includes(parts.get("view"))) state.view = parts.get("view");
+  if (parts.get("run")) state.run = parts.get("run");
+  if (!parts.get("s")) return;
+  try {
+    const kept = JSON.parse(unpacked(parts.get("s")));
+    const configs = kept.c.slice(0, MOST).map((each) => ({ ...fresh(), ...each }));
+    if (!configs.length) return;
+    state.configs = configs;
+    state.active = Math.min(Math.max(0, kept.a | 0), configs.length - 1);
+  } catch { /* a link that was cut off opens the page as it is */ }
+}
+
+// What the server is asked: as `meshcast predict` would be.
+export function asked(config, on, more = {}) {
+  const found = { on, fidelity: config.fidelity, network: config.network, lowering: config.lowering, clocks: config.clocks, ...more };
+  if (config.stack) found.stack = config.stack;
+  if (config.kind === "program") {
+    found.program = config.program && config.program.id;
+    return found;
+  }
+  if (config.kind === "config") found.config = config.config; else found.model = config.model;
+  found.settings = { ...config.settings };
+  if (config.mode !== "train") found.settings.mode = config.mode;
+  if (config.plan) found.plan = config.plan;
+  found.devices = config.devices;
+  return found;
+}
+
+// The same question for a shell.
+export function command(config, on) {
+  const said = asked(config, on);
+  const words = ["meshcast predict", config.kind === "program" ? (config.program ? `${config.program.name}.mlir` : "FILE.mlir") : config.kind === "config" ? "config.json" : config.model, "--on", on];
+  if (said.plan) words.push("--plan", said.plan);
+  for (const [name, value] of Object.entries(said.settings || {})) words.push("--set", `${name}=${value}`);
+  for (const [name, usual] of [["fidelity", "auto"], ["network", "alpha-beta"], ["lowering", "auto"], ["clocks", "sustained"], ["stack", ""]]) {
+    if (config[name] !== usual) words.push(`--${name}`, config[name]);
+  }
+  return words.join(" ");
+}

@@ -1,0 +1,133 @@
+"""A worker of the page: answers one question at a time in a process of its own, which may die of what it is asked.
+
+A question is one JSON object, and a program's bytes where it has some; an answer is a line of JSON that says how it went, and
+what the page gets. Names are looked up in the catalogues and nowhere else: the process stands in an empty folder, no path comes
+from a request, and nothing of a request is run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import READER_BYTES, BugError, MeshcastError, UsageError, listening, serve
+from meshcast.serve.catalogue import catalogue_answer, choices_answer
+from meshcast.serve.questions import builder_target, check_names, program_of
+
+USUAL = {"fidelity": "auto", "network": "alpha-beta", "lowering": "auto", "clocks": "sustained"}
+HELD = 4  # programs that a worker has read and keeps
+
+
+class PageWorker:
+    """What one worker keeps from question to question."""
+
+    def __init__(self) -> None:
+        self._folder = Path.cwd()
+        self._programs: OrderedDict[str, Any] = OrderedDict()
+
+    def answer(self, question: Mapping[str, Any], data: bytes) -> bytes:
+        """The answer to a question; what is wrong with it is an answer too."""
+        try:
+            with listening(lambda text: _note(question.get("progress"), text)):
+                kind, body = self._answers()[question["kind"]](question, data)
+        except MeshcastError as error:
+            return _told({"ok": False}, json.dumps(error.to_json()).encode())
+        except Exception as error:  # a bug of ours, which the server's log has whole
+            traceback.print_exc()
+            bug = BugError(f"{type(error).__name__}: {error}".splitlines()[0][:300])
+            return _told({"ok": False, "bug": True}, json.dumps(bug.to_json()).encode())
+        return _told({"ok": True, "type": kind}, body)
+
+    def _answers(self) -> dict[str, Callable[[Mapping[str, Any], bytes], tuple[str, bytes]]]:
+        return {
+            "catalogue": lambda question, data: _as_json(catalogue_answer()),
+            "choices": lambda question, data: _as_json(choices_answer(question["asked"], self._folder)),
+            "predict": lambda question, data: _as_json(self._prediction(question["asked"], data)),
+            "report": lambda question, data: self._report(question["asked"], question["command"], data),
+            "folder": lambda question, data: self._report_of(Path(question["folder"])),
+            "program": lambda question, data: _as_json(self._described(question["name"], data)),
+        }
+
+    def _prediction(self, asked: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+        from meshcast.jobs import predict
+
+        target, options = self._asked(asked, data)
+        return predict(target, **options).to_json()
+
+    def _report(self, asked: Mapping[str, Any], command: list[str], data: bytes) -> tuple[str, bytes]:
+        from meshcast.report import write_report
+
+        target, options = self._asked(asked, data)
+        out = self._folder / "report.html"
+        write_report(target, out, command=command, **options)
+        return "text/html", out.read_bytes()
+
+    def _report_of(self, run: Path) -> tuple[str, bytes]:
+        """The report of a run folder, which the server has looked up by its name."""
+        from meshcast.report import write_report
+
+        out = self._folder / "report.html"
+        write_report(run, out, command=["meshcast", "report", run.name])
+        return "text/html", out.read_bytes()
+
+    def _asked(self, asked: Mapping[str, Any], data: bytes) -> tuple[Any, dict[str, Any]]:
+        """The target of a configuration, and the options that are asked for."""
+        check_names(asked)
+        # What is as usual is not said: predictions tell what was asked for from what was left open.
+        options: dict[str, Any] = {"on": asked["on"], "levers": asked["levers"]}
+        options |= {name: asked[name] for name, usual in USUAL.items() if asked[name] != usual}
+        for name in ("devices", "mesh", "stack"):
+            if asked[name]:
+                options[name] = asked[name]
+        if asked["program"] is not None:
+            for name in ("plan", "settings"):
+                if asked[name]:
+                    raise UsageError(f"a program has no {name}", where=name, fix="leave it out; mesh gives other sizes")
+            return self._program(asked["program_name"], asked["program"], data), options
+        options |= {"settings": dict(asked["settings"])} | ({"plan": asked["plan"]} if asked["plan"] else {})
+        return builder_target(asked, self._folder), options
+
+    def _program(self, name: str, digest: str, data: bytes) -> Any:
+        if digest not in self._programs:
+            self._programs[digest] = program_of(data, name)
+        self._programs.move_to_end(digest)
+        while len(self._programs) > HELD:
+            self._programs.popitem(last=False)
+        return self._programs[digest]
+
+    def _described(self, name: str, data: bytes) -> dict[str, Any]:
+        program = program_of(data, name)
+        mesh = dict(program.mesh.axes) if program.mesh is not None else {}
+        return {"name": name, "devices": program.devices, "mesh": mesh, "bytes": len(data)}
+
+
+def _told(how: dict[str, Any], body: bytes) -> bytes:
+    return json.dumps(how).encode() + b"\n" + body
+
+
+def _as_json(value: dict[str, Any]) -> tuple[str, bytes]:
+    return "application/json", json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _note(place: str | None, text: str) -> None:
+    """Leaves word of how far the work is where the server looks for it."""
+    if place:
+        path = Path(place)
+        new = path.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # As the command has it, so that both give the same numbers to the last bit.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with tempfile.TemporaryDirectory(prefix="meshcast-page-") as empty:
+        os.chdir(empty)
+        serve(PageWorker().answer, memory_bytes=READER_BYTES)

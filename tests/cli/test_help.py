@@ -1,0 +1,78 @@
+"""Help ends with examples that the parser takes; shells complete verbs and flags; tables keep to the width."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+
+import pytest
+import typer
+
+from meshcast.base import listening, python_command, tell
+from meshcast.cli.app import VERBS, app
+from meshcast.cli.examples import EXAMPLES
+from tests.cli.conftest import Meshcast
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_help_has_examples_that_the_parser_takes(verb: str) -> None:
+    command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    context = command.make_context(verb, [], resilient_parsing=True)
+    text = command.get_help(context)
+    for line in EXAMPLES[verb]:
+        assert line in text
+        words = shlex.split(line.partition(" > ")[0])
+        assert words[:2] == ["meshcast", verb]
+        parsed = command
+        rest = words[2:]
+        if hasattr(command, "commands"):
+            parsed, rest = command.commands[rest[0]], rest[1:]
+        parsed.make_context(verb, rest, resilient_parsing=False)
+
+
+def test_examples_are_of_verbs_that_there_are() -> None:
+    assert set(EXAMPLES) == set(VERBS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_printed(meshcast: Meshcast, shell: str) -> None:
+    answer = meshcast("completion", shell)
+    assert answer.code == 0
+    assert "_MESHCAST_COMPLETE" in answer.out
+    assert meshcast("completion", "tcsh").code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "completed"), [("meshcast pre", 1, "predict"), ("meshcast serve --por", 2, "--port")]
+)
+def test_verbs_and_flags_are_completed(line: str, place: int, completed: str) -> None:
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(place), "_MESHCAST_COMPLETE": "complete_bash"}
+    told = subprocess.run(python_command("meshcast"), env={**os.environ, **asked}, capture_output=True, text=True)
+    assert (told.returncode, told.stdout.split()) == (0, [completed])
+
+
+@pytest.mark.parametrize("verb", [("devices",), ("models", "llama3-tiny"), ("stacks",), ("devices", "h200")])
+def test_tables_keep_to_the_width_when_they_are_piped(
+    meshcast: Meshcast, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    text = meshcast(*verb).out
+    assert "\x1b" not in text, "no colour in a pipe"
+    assert max(map(len, text.splitlines())) <= 70
+
+
+def test_how_long_the_rest_takes_is_told_once_there_is_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with listening(heard.append):
+        now = 101.0
+        tell("1 of 10", done=1, total=10)
+        now = 106.0
+        tell("3 of 10", done=3, total=10)
+        tell("10 of 10", done=10, total=10)
+        tell("cleaning up")
+    assert heard == ["1 of 10", "3 of 10, about 14 s left", "10 of 10", "cleaning up"]
+    tell("to nobody", done=1, total=2)

@@ -1,0 +1,41 @@
+"""The site of the docs: every page has its place, every link leads somewhere, and the glossary is that of the report."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from meshcast.report import GLOSSARY
+from tests.documentation.pages import ROOT
+
+
+def test_every_page_has_a_place_on_the_site() -> None:
+    named = set(re.findall(r"([\w-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert named == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_the_glossary_is_that_of_the_report() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
+    assert rows == {word: text.replace("|", "\\|") for word, text in GLOSSARY.items()}
+
+
+@pytest.mark.skipif(
+    find_spec("mkdocs") is None or find_spec("material") is None or find_spec("mkdocstrings") is None,
+    reason="the extra docs is not installed",
+)
+def test_the_site_is_built_and_every_link_leads_somewhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    told = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    reference = (tmp_path / "site" / "reference.html").read_text(encoding="utf-8")
+    assert "How a target will run" in reference
+    home = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "fonts.googleapis" not in home

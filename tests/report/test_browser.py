@@ -1,0 +1,162 @@
+"""The report as a person sees it, in the system's Chromium with the network off."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast.report import ReportData, Subject, prediction_data, shown
+from meshcast.report.contents import folder_data
+from tests.report.conftest import HOSTILE, Open
+
+VALUES = {
+    "s": (0.0, 1.0, 0.93011, 1.234e-5, 7.5e-9, 12345.6, 3.1e7),
+    "B": (0, 1, 1023, 1024, 1.5e9, 8e10, 7e15),
+    "FLOP/s": (989.4e12, 1.0, 33.5e12, 4.2e18),
+    "J": (651.05, 4.79e3, 1e-5, 5.1e7),
+    "share": (0.0, 0.0004, 0.0005, 0.4581, 1.652),
+    "W": (700.2, 3.14159, 12345.0),
+    "count": (4306, 0, 12.5, 1234567),
+    "ratio": (1.0, 0.691, 12.345),
+    "tokens/s": (563680.1, 0.42, 24.8e9, 999.4, 1e6, 2.5e15),
+    "": (3, 2.71828, 1234567),
+}
+
+
+def test_numbers_are_those_of_the_prediction(open_report: Open, single: Subject, single_data: ReportData) -> None:
+    opened = open_report(single_data)
+    prediction = single.prediction.to_json()
+    assert opened.number("#headline .q") == prediction["step_time_s"]
+    assert opened.page.locator("#headline").inner_text() == shown(prediction["step_time_s"], "s")
+    for part, seconds in prediction["breakdown_s"].items():
+        if seconds:
+            assert opened.number(f".lead .piece.part-{part}") == seconds
+    figures = {
+        "mfu": prediction["mfu"],
+        "peak_memory": prediction["memory_bytes"]["peak"],
+        "energy": prediction["energy_j"],
+    }
+    for term, value in figures.items():
+        assert opened.number(f'.figures .q[data-term="{term}"]') == value
+    levers = opened.page.locator('[data-table="helps"] td.bar').evaluate_all(
+        "cells => cells.map(c => +c.dataset.value)"
+    )
+    assert levers == [lever["saved_share"] for lever in prediction["levers"]]
+    assert opened.page.evaluate("Report.prediction.step_time_s") == prediction["step_time_s"]
+    assert opened.wrong == []
+
+
+def test_hostile_names_are_shown_as_they_are(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data)
+    assert HOSTILE in opened.page.content().replace("&lt;", "<").replace("&gt;", ">")
+    assert opened.page.locator("img").count() == 0
+    point = opened.page.locator('[data-plot="timeline"] canvas')
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    opened.page.mouse.move(box["x"] + 200, box["y"] + box["height"] - 12)
+    opened.page.locator("#tip").wait_for(state="visible")
+    assert opened.page.locator("#tip img, #tip script").count() == 0
+    assert opened.wrong == []
+
+
+def test_both_ways_to_write_a_number_agree(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data)
+    pairs = [(value, unit) for unit, values in VALUES.items() for value in values]
+    written = opened.page.evaluate("pairs => pairs.map(([value, unit]) => Units.shown(value, unit))", pairs)
+    assert written == [shown(value, unit) for value, unit in pairs]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_every_picture_is_drawn_at_every_width(open_report: Open, sharded: Subject, width: int, scheme: str) -> None:
+    opened = open_report(prediction_data(sharded), width=width, scheme=scheme)
+    page = opened.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for name in ("roofline", "memory", "matrix", "power"):
+        assert page.locator(f'[data-plot="{name}"] svg').count() == 1
+    filled = "c => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return new Set(d).size }"
+    assert page.locator('[data-plot="timeline"] canvas').evaluate(filled) > 8
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.locator("#theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+    assert opened.wrong == []
+
+
+def test_words_are_explained_and_tables_are_sorted(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data)
+    page = opened.page
+    page.locator('.figures dt[data-term="mfu"]').focus()
+    assert "Model FLOPs utilisation" in page.locator("#tip").inner_text()
+    table = page.locator('[data-table="kernels"] table')
+    values = "rows => rows.map(row => +row.cells[1].dataset.value)"
+    table.locator("th button", has_text="time").first.click()
+    down = table.locator("tbody tr").evaluate_all(values)
+    table.locator("th button", has_text="time").first.click()
+    assert table.locator("tbody tr").evaluate_all(values) == sorted(down) == down[::-1]
+    assert opened.wrong == []
+
+
+def test_the_timeline_is_zoomed_and_the_trace_is_had_without_a_network(
+    open_report: Open, single_data: ReportData
+) -> None:
+    opened = open_report(single_data)
+    page = opened.page
+    canvas = page.locator('[data-plot="timeline"] canvas')
+    before = canvas.evaluate("c => c.toDataURL()")
+    page.locator("#timeline [data-zoom=in]").click()
+    page.wait_for_function("([c, before]) => c.toDataURL() !== before", arg=[canvas.element_handle(), before])
+    page.locator("[data-perfetto]").click()
+    assert "The network is off" in page.locator("[data-said]").inner_text()
+    with page.expect_download() as taken:
+        page.locator("[data-download]").click()
+    assert Path(taken.value.path()).read_bytes()[:2] == b"\x1f\x8b"
+    assert opened.wrong == []
+
+
+# What ui.perfetto.dev does with messages, as its documentation describes it.
+PERFETTO = """<script>addEventListener("message", (event) => {
+  if (event.data === "PING") event.source.postMessage("PONG", "*");
+  else document.title = event.data.perfetto.fileName + " " + event.data.perfetto.buffer.byteLength;
+})</script>"""
+
+
+def test_the_trace_is_handed_to_perfetto(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data, offline=False)
+    page = opened.page
+    page.context.route(
+        "https://ui.perfetto.dev/**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html")
+    )
+    with page.expect_popup() as window:
+        page.locator("[data-perfetto]").click()
+    page.wait_for_function("document.querySelector('[data-said]').textContent === 'Opened in Perfetto.'")
+    (trace,) = single_data["traces"]
+    size = len(base64.b64decode(trace["data"]))
+    window.value.wait_for_function("said => document.title === said", arg=f"{trace['file']} {size}")
+    assert opened.wrong == []
+
+
+def test_a_search_is_filtered(open_report: Open, explored: Path) -> None:
+    opened = open_report(folder_data(explored, "exploration"))
+    page = opened.page
+    assert page.locator("[data-count]").inner_text() == "6 of 6 points"
+    page.locator("[data-filter]").fill("plan-1")
+    assert page.locator("[data-count]").inner_text() == "1 of 6 points"
+    assert page.locator("#points tbody tr").count() == 1
+    assert page.locator('[data-plot="front"] svg').count() == page.locator('[data-plot="parallel"] svg').count() == 1
+    assert opened.wrong == []
+
+
+def test_nothing_stands_in_the_way_of_readers(open_report: Open, single_data: ReportData) -> None:
+    """axe-core, where `MESHCAST_AXE` names its file (npm pack axe-core): no serious violation."""
+    axe = os.environ.get("MESHCAST_AXE")
+    if not axe:
+        pytest.skip("MESHCAST_AXE names no axe.min.js: accessibility is not checked")
+    page: Any = open_report(single_data).page
+    # By the debugger: the page's own policy would not let it run.
+    session = page.context.new_cdp_session(page)
+    session.send("Runtime.evaluate", {"expression": Path(axe).read_text(encoding="utf-8")})
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")] == []

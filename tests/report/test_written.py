@@ -1,0 +1,124 @@
+"""`meshcast report`, and what it says where there is nothing to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import meshcast as package
+from meshcast.base import UsageError
+from meshcast.report import folder_kind
+from meshcast.report.contents import folder_data
+from tests.cli.conftest import Meshcast, meshcast  # noqa: F401  # a fixture
+
+ASKED = ("--on", "h200", "--lowering", "modelled", "--levers", "none")
+
+
+def _data(file: Path) -> dict[str, object]:
+    found = re.search(r'id="report-data">(.*?)</script>', file.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    read: dict[str, object] = json.loads(found[1])
+    return read
+
+
+def test_the_file_says_what_predict_says(meshcast: Meshcast, program: Path) -> None:  # noqa: F811
+    (said,) = meshcast(
+        "report", str(program), *ASKED, "--fidelity", "analytical,roofline", "-o", "a.html", "--json"
+    ).lines
+    assert said["file"] == "a.html"
+    assert said["bytes"] == Path("a.html").stat().st_size
+    assert "fidelities" in said["sections"]
+    (asked,) = meshcast("predict", str(program), *ASKED, "--fidelity", "analytical", "--json").lines
+    found = _data(Path("a.html"))["prediction"]
+    assert isinstance(found, dict)
+    left = {"tool"}
+    assert {key: value for key, value in found.items() if key not in left} == {
+        key: value for key, value in asked.items() if key not in left
+    }
+    assert said["step_time_s"] == asked["step_time_s"]
+    # A second one takes its place, and leaves nothing beside it.
+    assert meshcast("report", str(program), *ASKED, "--fidelity", "analytical", "-o", "a.html").code == 0
+    assert os.listdir() == ["a.html"]
+
+
+def test_what_does_not_fit_is_told_and_ends_with_3(meshcast: Meshcast) -> None:  # noqa: F811
+    asked = ("llama3-8b", "--on", "h100-sxm", "--set", "batch=8", "--lowering", "modelled", "--levers", "none")
+    answer = meshcast("report", *asked, "-o", "a.html")
+    assert answer.code == 3
+    assert "summary, memory, provenance" in answer.out
+    assert "It does not fit" in Path("a.html").read_text(encoding="utf-8")
+
+
+def test_mistakes_leave_nothing_behind(meshcast: Meshcast, program: Path, explored: Path) -> None:  # noqa: F811
+    assert meshcast("report", str(program), *ASKED, "-o", "a.txt").code == 2
+    assert meshcast("report", "nothing.mlir", *ASKED, "-o", "a.html").code == 2
+    assert meshcast("report", str(program), "--on", "nothing", "-o", "a.html").code == 4
+    told = meshcast("report", str(explored), "--on", "h200", "-o", "a.html")
+    assert told.code == 2
+    assert "has its answers already" in told.err
+    assert os.listdir() == []
+
+
+def test_a_search_is_a_target(meshcast: Meshcast, explored: Path) -> None:  # noqa: F811
+    (said,) = meshcast("report", str(explored), "-o", "a.html", "--json").lines
+    assert said["sections"] == ["exploration"]
+    text = Path("a.html").read_text(encoding="utf-8")
+    assert "meshcast explore space.toml" in text
+    assert "/somewhere/" not in text
+    section = folder_data(explored, "exploration")["sections"]["exploration"]
+    assert section["headline"]["value"] == 1.0
+    assert [figure["value"] for figure in section["figures"]] == [9, 6, 3]
+    points = section["points"]
+    assert (points["front"], points["best"]) == ([0, 1, 2], [0])
+    titles = [points["columns"][place]["title"] for place in (points["x"], points["y"])]
+    assert titles == ["step time", "memory of capacity"]
+
+
+def test_a_long_search_is_bounded(explored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshcast.report.exploration.MOST_POINTS", 2)
+    points = folder_data(explored, "exploration")["sections"]["exploration"]["points"]
+    # Every third point, and those of the front.
+    assert [row[0] for row in points["rows"]] == [0, 1, 2, 3]
+    assert "4 of 6 points" in points["note"]
+
+
+def test_damaged_folders_are_refused(meshcast: Meshcast, tmp_path: Path) -> None:  # noqa: F811
+    damaged = tmp_path / "damaged"
+    (damaged / "cells").mkdir(parents=True)
+    (damaged / "table.json").write_text('{"schema": "meshcast.comparison/1", "table": [{}], "statuses": {}}')
+    answer = meshcast("report", str(damaged), "-o", "a.html")
+    assert (answer.code, "damaged table" in answer.err) == (2, True)
+    (damaged / "table.json").write_text("no JSON")
+    assert meshcast("report", str(damaged), "-o", "a.html").code == 2
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "points.jsonl").write_text("")
+    (empty / "environment.json").write_text("{}")
+    assert meshcast("report", str(empty), "-o", "a.html").code == 2
+    assert not Path("a.html").exists()
+    assert folder_kind("a\0b") is None
+
+
+def test_a_comparison_is_a_target(meshcast: Meshcast, program: Path) -> None:  # noqa: F811
+    asked = ("--on", "h200,a100-sxm-80gb", "--fidelity", "roofline,analytical", "--lowering", "modelled")
+    assert meshcast("compare", str(program), *asked, "-o", "both").code == 0
+    assert meshcast("report", "both", "-o", "a.html").code == 0
+    found = _data(Path("a.html"))["sections"]
+    assert isinstance(found, dict)
+    answers = found["comparison"]["answers"]
+    table = json.loads(Path("both/table.json").read_text(encoding="utf-8"))["table"]
+    assert [each["step_s"] for each in answers] == [cell["step_time_s"] for cell in table]
+
+
+def test_from_python(program: Path, tmp_path: Path) -> None:
+    written = package.write_report(program, tmp_path / "a.html", on="h200", lowering="modelled", levers=False)
+    assert written.prediction is not None
+    assert written.size == written.file.stat().st_size
+    command = _data(written.file)["sections"]["provenance"]["command"]  # type: ignore[index]
+    assert command.startswith("meshcast report ")
+    with pytest.raises(UsageError, match=r"is no HTML"):
+        package.write_report(program, tmp_path / "a.pdf", on="h200")

@@ -1,0 +1,217 @@
+"""The page itself, in the system's Chromium: clicked through, numbers read back and held against those of the server's answers.
+
+Any error on the browser's console, and any request that fails, fails the test. Requests that the page itself gives up because its
+question has changed are none of those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast.base import child_environment, python_command
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+if CHROMIUM is None:
+    pytest.skip("the system has no Chromium", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_MS = 90_000
+TINY = {
+    "kind": "model", "model": "llama3-tiny", "on": ["dgx-h100"], "devices": 4, "plan": "fsdp=4", "settings": {"batch": "8"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of its own, as a user starts it."""
+    runs = tmp_path_factory.mktemp("runs")
+    command = python_command("meshcast", "serve", "--port", "0", "--workers", "1", "--runs", str(runs))
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=child_environment())
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    found = re.search(r"http://localhost:\d+/", said)
+    assert found, said
+    yield found[0]
+    process.terminate()
+    process.wait(timeout=20)
+    process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def tab(browser: Any, address: str) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("requestfailed", lambda asked: problems.append(asked.url) if asked.failure != "net::ERR_ABORTED" else None)
+    page.on("response", lambda got: problems.append(f"{got.status} {got.url}") if got.status >= 400 else None)
+    page.goto(_link(address, TINY))
+    page.wait_for_selector("html[data-ready]")
+    yield page
+    context.close()
+    assert problems == []
+
+
+def _link(address: str, *configs: dict[str, Any]) -> str:
+    import base64
+
+    packed = base64.urlsafe_b64encode(json.dumps({"v": 1, "a": 0, "c": configs}).encode()).decode().rstrip("=")
+    return f"{address}#view=predict&s={packed}"
+
+
+def _settled(tab: Any, cards: int = 1) -> None:
+    tab.wait_for_function(
+        "(n) => document.querySelectorAll('[data-card] [data-metric=step_time_s]').length === n"
+        " && !document.querySelector('.waits') && document.querySelectorAll('.levers').length === n",
+        arg=cards,
+    )
+
+
+def _read(tab: Any, metric: str, card: int = 0) -> float:
+    return float(tab.get_attribute(f'[data-card="{card}"] [data-metric="{metric}"]', "data-value"))
+
+
+def _asked(address: str, **asked: Any) -> dict[str, Any]:
+    """What the command says: `test_answers.py` holds the server's answers against it."""
+    command = python_command(
+        "meshcast", "predict", *asked.pop("words"), "--lowering", "modelled", "--levers", "none", "--json"
+    )
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def test_numbers_on_the_page_are_those_of_the_command(tab: Any, address: str) -> None:
+    _settled(tab)
+    words = ["llama3-tiny", "--on", "dgx-h100", "--plan", "fsdp=4", "--set", "batch=8"]
+    told = _asked(address, words=words)
+    assert _read(tab, "step_time_s") == told["step_time_s"]
+    assert _read(tab, "memory") == told["memory_bytes"]["peak"]
+    assert _read(tab, "mfu") == told["mfu"]
+    assert _read(tab, "throughput") == told["throughput"]["per_s"]
+    parts = tab.eval_on_selector_all("[data-part]", "all => all.map(each => Number(each.dataset.value))")
+    assert sum(parts) == pytest.approx(told["step_time_s"])
+
+
+def test_controls_compare_and_share(tab: Any, browser: Any) -> None:
+    """A second configuration, its plan changed by what is offered; the address alone opens the same in another tab."""
+    _settled(tab)
+    first = _read(tab, "step_time_s")
+    tab.click(".add")
+    assert tab.eval_on_selector_all("#plan-tp option", "all => all.map(each => each.value)") == ["1", "2", "4"]
+    tab.select_option("#plan-tp", "2")
+    tab.wait_for_function("() => document.getElementById('plan-text')?.textContent === 'fsdp=2,tp=2'")
+    tab.wait_for_function(
+        "(t) => Number(document.querySelector('[data-card=\"1\"] [data-metric=step_time_s]')?.dataset.value) !== t",
+        arg=first,
+    )
+    _settled(tab, cards=2)
+    assert _read(tab, "step_time_s", card=0) == first
+    second = _read(tab, "step_time_s", card=1)
+    assert "the time of A" in tab.text_content('[data-card="1"] .ratio')
+    tab.select_option("#also-on", "h200")
+    tab.wait_for_selector('[data-card="1"] tr[data-on="h200"]')
+    other = browser.new_page()
+    other.goto(tab.url)
+    other.wait_for_selector('[data-card="1"] [data-metric=step_time_s]', timeout=PATIENCE_MS)
+    assert _read(other, "step_time_s", card=1) == second
+    other.close()
+
+
+def test_a_program_is_dropped_and_a_wrong_one_is_told(tab: Any, tmp_path: Path) -> None:
+    _settled(tab)
+    tab.click("#kind-program")
+    tab.set_input_files("#program", str(ROOT / "tests" / "fixtures" / "sharded.mlir"))
+    tab.wait_for_selector(".drop b:has-text('sharded')")
+    tab.wait_for_function("() => document.querySelector('[data-card=\"0\"] h2')?.textContent === 'sharded'")
+    _settled(tab)
+    assert _read(tab, "step_time_s") > 0
+    large = tmp_path / "large.mlir"
+    large.write_bytes(b"x" * (32 * 2**20 + 1))
+    tab.set_input_files("#program", str(large))
+    tab.wait_for_selector("#notice[data-kind=error]:has-text('32 MiB')")
+
+
+def test_views_fit_a_phone_in_dark(tab: Any) -> None:
+    """Nothing is wider than the screen, and every control has a name."""
+    tab.emulate_media(color_scheme="dark")
+    for width in (390, 1440):
+        tab.set_viewport_size({"width": width, "height": 844})
+        for view in ("predict", "search", "runs"):
+            tab.click(f"[data-view={view}]")
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} at {width}"
+    unnamed = "all => all.filter(e => !e.labels?.length && !e.getAttribute('aria-label')).map(e => e.id)"
+    tab.click("[data-view=predict]")
+    assert tab.eval_on_selector_all("select, textarea, input:not([type=file])", unnamed) == []
+    assert tab.evaluate("getComputedStyle(document.body.parentElement).backgroundColor") == "rgb(17, 20, 26)"
+
+
+def test_the_page_has_no_serious_barrier(tab: Any) -> None:
+    """axe-core, where `MESHCAST_AXE` names its file (npm pack axe-core), in light and in dark."""
+    axe = os.environ.get("MESHCAST_AXE")
+    if not axe:
+        pytest.skip("MESHCAST_AXE names no axe.min.js: accessibility is not checked")
+    _settled(tab)
+    # By the debugger: the page's own policy would not let it run.
+    session = tab.context.new_cdp_session(tab)
+    session.send("Runtime.evaluate", {"expression": Path(axe).read_text(encoding="utf-8")})
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        for view in ("predict", "search", "runs"):
+            tab.click(f"[data-view={view}]")
+            found = tab.evaluate("axe.run()")["violations"]
+            serious = [each for each in found if each["impact"] in ("serious", "critical")]
+            assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == [], f"{view}, {scheme}"
+
+
+def test_a_search_is_watched_stopped_and_opened(tab: Any) -> None:
+    _settled(tab)
+    tab.click("[data-view=search]")
+    tab.fill("#search-devices", "2")
+    tab.fill("#search-fixed", "tp=1,pp=1,mbs=1")
+    tab.click("#search-start")
+    tab.wait_for_selector(".plot circle")
+    if tab.query_selector("#search-stop"):
+        tab.click("#search-stop")
+    tab.wait_for_selector(".state.stopped, .state.done")
+    point = float(tab.get_attribute("tr[data-point] [data-value]", "data-value"))
+    tab.click("tr[data-point] button")
+    tab.wait_for_function(
+        "(t) => Math.abs(Number(document.querySelector('[data-metric=step_time_s]')?.dataset.value) / t - 1) < 1e-9",
+        arg=point,
+    )
+    tab.click("[data-view=runs]")
+    tab.wait_for_selector("tr[data-run] button")
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = python_command("meshcast", "serve", "--port", str(taken.getsockname()[1]))
+        told = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 2
+    assert "nobody can listen" in told.stderr

@@ -1,0 +1,94 @@
+"""Searches of the page: run folders like those of `meshcast explore`, watched, stopped and opened again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from meshcast.explore import Outcome, Point, read_space
+from meshcast.serve.limits import ServeLimits
+from meshcast.serve.messages import SearchRequest
+from meshcast.serve.searches import SearchDesk, space_text
+from tests.serve.conftest import answered
+
+
+def test_a_request_is_a_space(tmp_path: Path) -> None:
+    asked = SearchRequest(
+        model="llama3-tiny", on=["h200", "dgx-h100"], devices=[2, 4], settings={"batch": "8"}, fixed="tp=2,remat=full",
+        objectives=["time", "memory"], top=3,
+    )  # fmt: skip
+    (tmp_path / "space.toml").write_text(space_text(asked, "llama3-tiny"))
+    read = read_space(tmp_path / "space.toml")
+    assert {axis.name: axis.values for axis in read.space.axes} == {"on": ("h200", "dgx-h100"), "devices": (2, 4)}
+    assert read.space.plans == {"tp": (2,), "remat": ("full",)}
+    assert read.asked["objectives"] == ("time", "memory")
+    assert read.space.asked["settings"] == {"batch": "8"}
+
+
+def test_a_search_is_started_and_stopped(page: TestClient, runs: Path) -> None:
+    """`test_browser.py` waits for points, and opens one."""
+    asked = {"model": "llama3-tiny", "on": ["dgx-h100"], "devices": [2], "settings": {"batch": "4"}, "fixed": "tp=1"}
+    begun = answered(page, "POST", "/api/searches", json=asked)
+    assert begun.status_code == 201
+    name = begun.json()["name"]
+    assert page.get(f"/api/runs/{name}").json()["state"] == "running"
+    started = time.monotonic()
+    while not (runs / name / "environment.json").exists() and time.monotonic() - started < 100:
+        time.sleep(0.1)
+    assert name in {each["name"] for each in page.get("/api/runs").json()["runs"]}
+    page.delete(f"/api/searches/{name}")
+    while (state := page.get(f"/api/runs/{name}").json())["state"] == "running" and time.monotonic() - started < 100:
+        time.sleep(0.1)
+    assert (state["state"], state["error"]) == ("stopped", None)
+    assert json.loads((runs / name / "environment.json").read_text())["command"] == ["meshcast", "serve"]
+
+
+def test_points_of_a_folder_are_told_as_they_are_written(runs: Path) -> None:
+    folder = runs / "explore-earlier"
+    folder.mkdir()
+    (folder / "environment.json").write_text("{}")
+    point = Point(number=3, target="llama3-tiny", asked={"on": "h200", "plan": "fsdp=2", "settings": {"batch": "4"}})
+    outcome = Outcome(status="answered", step_time_s=0.5, devices=2, memory_bytes=1, capacity_bytes=4)
+    line = json.dumps({"point": point.to_json(), "outcome": outcome.to_json()})
+    (folder / "points.jsonl").write_text(line + "\n" + line[:40])
+    state = SearchDesk(runs, runs, ServeLimits()).state("explore-earlier")
+    assert (state.state, state.found, state.summary) == ("stopped", 1, None)
+    row = state.points[0]
+    assert (row["plan"], row["set.batch"], row["step_time_s"], row["memory_share"]) == ("fsdp=2", "4", 0.5, 0.25)
+    (folder / "summary.json").write_text('{"objectives": ["energy"], "interrupted": false}')
+    state = SearchDesk(runs, runs, ServeLimits()).state("explore-earlier")
+    assert (state.state, state.objectives) == ("done", ["energy"])
+    shutil.rmtree(folder)
+
+
+def test_names_are_those_of_folders_that_lie_there(page: TestClient, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "environment.json").write_text("{}")
+    (runs / "outside").symlink_to(tmp_path, target_is_directory=True)
+    try:
+        assert page.get("/api/runs/outside").status_code == 404
+    finally:
+        (runs / "outside").unlink()
+    earlier = runs / "explore-mine"
+    earlier.mkdir()
+    (earlier / "environment.json").write_text("{}")
+    (earlier / "space.toml").write_text('model = "gpt3-175b"\non = "dgx-h100"\n')
+    (earlier / "points.jsonl").write_text("cut off\n")
+    listed = {each["name"]: each for each in page.get("/api/runs").json()["runs"]}
+    assert (listed["explore-mine"]["state"], listed["explore-mine"]["title"]) == ("stopped", "gpt3-175b, dgx-h100")
+    assert page.get("/api/runs/explore-mine").json()["points"] == []
+    shutil.rmtree(earlier)
+
+
+@pytest.mark.parametrize(
+    "change", [{"model": "llama9"}, {"on": ["h2000"]}, {"fixed": "stack=xla"}, {"devices": []}, {"on": ["../x"]}]
+)
+def test_what_cannot_be_searched_is_refused_before_anything_runs(page: TestClient, change: dict[str, object]) -> None:
+    asked = {"model": "llama3-tiny", "on": ["h200"], "devices": [2], "settings": {"batch": "4"}, **change}
+    found = answered(page, "POST", "/api/searches", json=asked)
+    assert found.status_code == 422
+    assert found.json()["error"]["message"]

@@ -97,7 +97,7 @@ def test_networks_and_their_cards() -> None:
         ("V100 p3dn.24xlarge, EFA", "efa-1", 100 / 8),
         ("p3.16xlarge 25Gb Ethernet", "roce", 25 / 8),
         ("A100 p4d.24xlarge 400 Gbps EFA", "efa-1", 50),
-        ("p5en.48xlarge EFAv3", "efa-2", 400),
+        ("p5en.48xlarge EFAv3", "efa-3", 400),
         ("ND A100 v4", "infiniband", 200),
         ("a3-megagpu-8g", "roce", 200),
         ("MI300X 400GbE", "roce", 400),

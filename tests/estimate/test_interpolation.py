@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from meshcast.estimate.profiled import interpolation
+from meshcast.estimate.profiled.distances import UNTHREADED, doubled_products, pieces
 from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, fit, predict
 
 
@@ -45,6 +47,29 @@ def test_kernels_at_one_place_are_answered_once() -> None:
         answers = predict(family, np.array([[1.0], [2.0], [1.0], [1.0], [2.0], [3.0]]))
     assert [len(call.args[1]) for call in asked.call_args_list] == [3]
     assert answers.y[0] == answers.y[2] == answers.y[3] != answers.y[1] == answers.y[4] != answers.y[5]
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 9, 11, 12, 17, 100])
+def test_pieces_are_whole_and_the_last_is_no_single_one(count: int) -> None:
+    found = [range(count)[piece] for piece in pieces(count, 8)]
+    assert [place for piece in found for place in piece] == list(range(count))
+    assert len(found) == 1 or min(map(len, found)) >= 4
+
+
+@pytest.mark.parametrize(("queries", "rows"), [(1, 50), (2, 9), (8, 5000), (11, 4099)])
+def test_products_in_pieces_are_those_of_one(queries: int, rows: int) -> None:
+    numbers = np.random.default_rng(queries)
+    left, right = numbers.normal(size=(queries, 21)), numbers.normal(size=(rows, 21))
+    assert np.allclose(doubled_products(left, right), 2 * left @ right.T, rtol=1e-13, atol=1e-13)
+
+
+def test_no_product_is_large_enough_for_threads() -> None:
+    left, right = np.ones((8, 21)), np.ones((9395, 21))
+    with patch.object(np, "matmul", side_effect=np.matmul) as made:
+        doubled_products(left, right)
+    sizes = [math.prod((*call.args[0].shape, call.args[1].shape[1])) for call in made.call_args_list]
+    assert max(sizes) <= UNTHREADED
+    assert sum(sizes) == 8 * 21 * 9395
 
 
 def test_far_away_the_reference_stands_and_the_interval_opens() -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 import pytest
 
+from meshcast.estimate import is_product
 from meshcast.explore.bounding import LEVELS, Bounder, key_of
 from meshcast.explore.bounds import Passes, staged_time
-from meshcast.explore.evaluating import evaluate
+from meshcast.explore.evaluating import cluster_of, evaluate, options_of
 from meshcast.explore.measures import Known
+from meshcast.explore.shape import builder_of
 from meshcast.explore.space import Space
 from meshcast.explore.work import done
-from meshcast.jobs import LayersCost
+from meshcast.jobs import LayersCost, ProgramJob, Run, resolve_job
+from meshcast.jobs.layers import TURNS, _part
+from meshcast.lower import LoopStep, Schedule
 from meshcast.zoo import Plan
 
 
@@ -75,3 +82,50 @@ def test_no_prediction_falls_below_its_bounds_and_bounds_grow_with_their_level(m
             assert memory <= bound.memory_bytes <= outcome.memory_bytes, (text, level)
             time_s, memory = bound.time_s, bound.memory_bytes
         assert time_s > 0, text
+
+
+def _loops(schedule: Schedule, trips: int) -> Iterator[Schedule]:
+    """The bodies of all loops of so many turns, wherever they are."""
+    for step in schedule.steps:
+        if isinstance(step, LoopStep):
+            if step.trips == trips:
+                yield step.body
+            else:
+                yield from _loops(step.body, trips)
+
+
+def _products(runs: list[Run], trips: int) -> Counter[object]:
+    return Counter(
+        (kernel.kind, kernel.dtype, kernel.geometry)
+        for run in runs
+        for body in _loops(run.lowered.schedule, trips)
+        for kernel, count in body.walk()
+        for _ in range(count)
+        if is_product(kernel)
+    )
+
+
+@pytest.mark.parametrize("model", ["gpt2-tiny", "llama3-tiny", "mixtral-tiny"])
+def test_layers_have_the_same_products_in_a_step_as_in_a_part_however_weights_are_spread(model: str) -> None:
+    """What the bound of a step without stages stands on: no gather, sum or fusion around a layer changes its products."""
+    settings, plans = CASES[model]
+    settings = settings | {"layers": "6"}  # as many as no other loop has turns
+    space = Space(
+        model=model, asked={"on": "dgx-h100", "devices": 4, "settings": settings, "fidelity": "analytical"}, plans={}
+    )
+    (combination,) = space.walk()
+    bounder = Bounder(combination=combination, known=Known(devices=4, units=1, capacity_bytes=1), found={})
+    tried = 0
+    for plan in map(Plan.parse, plans):
+        work = bounder.wanted(plan, 1)
+        if not plan.one_program or work is None:
+            continue
+        options = options_of(work.point.asked)
+        part = _part(builder_of(model), options, cluster_of(options), first=work.first, layers=TURNS * work.period)
+        asked = options_of(combination.point(0, plan).asked)
+        job = resolve_job(model, asked, cluster=cluster_of(asked))
+        assert isinstance(job, ProgramJob)
+        whole = _products([job.run], combination.shape.layers // work.period)
+        assert whole == _products([each.run for each in part.programs.values()], TURNS), str(plan)
+        tried += 1
+    assert tried

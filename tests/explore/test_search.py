@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshcast.explore import explore
 from meshcast.explore import search as searching
 from meshcast.explore.bounds import PlanBound
 from meshcast.explore.measures import Constraints, Known, objective_named
@@ -126,6 +128,52 @@ def test_the_best_are_those_of_trying_everything(seed: int, top: int) -> None:
     assert times[:top] == every[:top]
     assert len(engine.predicted) == len(set(engine.predicted)), "a point is predicted once"
     assert len(engine.predicted) < len(every) / 2
+    # Points whose tightest bound is above the last that is wanted are never needed; beside those that are, a round may have
+    # been given out before its first answer came.
+    truth = Truth(seed)
+    needed = {str(point.plan) for point in SPACE.points() if truth.bound(str(point.plan), 2).time_s <= every[top - 1]}
+    assert len(set(engine.predicted) - needed) < searching.ROUND
+
+
+def test_bounds_within_a_tenth_leave_a_tenth_to_be_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that differ as plans of a large model do, by factors, and bounds that are at worst a tenth below them."""
+
+    class Wide(Truth):
+        def outcome(self, plan: str) -> Outcome:
+            return replace(super().outcome(plan), step_time_s=4 ** (2 * self._lot(plan, "time")), status="answered")
+
+    monkeypatch.setattr(searching, "Bounder", Bounds)
+    for seed in range(5):
+        Bounds.truth = truth = Wide(seed)
+        engine = Counting(truth)
+        found: list[Found] = []
+        BestFirst(
+            space=SPACE, engine=engine, objectives=[objective_named("time")], constraints=Constraints(),
+            known_of=lambda _: replace(KNOWN, capacity_bytes=1e9), top=1,
+        ).run(found.append)  # fmt: skip
+        every = [truth.outcome(str(point.plan)).step_time_s or 0.0 for point in SPACE.points()]
+        assert min(each.outcome.step_time_s or 0.0 for each in found) == min(every)
+        assert len(engine.predicted) <= len(every) / 10
+
+
+def test_a_real_space_is_searched_as_by_trying_all_of_it() -> None:
+    """With the bounds themselves, of plans with stages and without, and no step is below the bound that it was left with."""
+    space = Space(
+        model="gpt2-tiny",
+        asked={
+            "on": "dgx-h100", "devices": 2, "settings": {"batch": "4", "seq": "64", "layers": "4"},
+            "fidelity": "analytical",
+        },
+        plans={"remat": ("full",), "mbs": (1,), "sp": (False,)},
+    )  # fmt: skip
+    pruned, every = (explore(space, search=kind, engine="in-process", top=2) for kind in ("best", "exhaustive"))
+    assert [each.point.plan for each in pruned.best] == [each.point.plan for each in every.best]
+    steps = {each.point.plan: each.outcome.step_time_s for each in every.found}
+    assert len({"pp" in str(plan) for plan in steps}) == 2
+    assert pruned.tally.below_bounds == 0
+    for plan, bound in pruned.left_out:
+        step = steps[str(plan)]
+        assert step is None or bound.time_s <= step
 
 
 @settings(max_examples=5, deadline=None)
@@ -180,6 +228,20 @@ def test_the_front_of_two_objectives_is_that_of_trying_everything(seed: int) -> 
 def test_who_is_predicted_does_not_depend_on_the_order_of_answers() -> None:
     first, second = (sorted(_search(7, top=3, backwards=back)[1].predicted) for back in (False, True))
     assert first == second
+
+
+@pytest.mark.usefixtures("bounds")
+def test_a_step_below_its_bound_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Truth, "bound", lambda self, plan, level: PlanBound(time_s=1.5))
+    Bounds.truth = Truth(3)
+    search = BestFirst(
+        space=SPACE, engine=Counting(Bounds.truth), objectives=[objective_named("time")], constraints=Constraints(),
+        known_of=lambda _: KNOWN, top=2,
+    )  # fmt: skip
+    found: list[Found] = []
+    search.run(found.append)
+    below = sum((each.outcome.step_time_s or 2.0) < 1.5 for each in found)
+    assert search.tally.below_bounds == below > 0
 
 
 @pytest.mark.usefixtures("bounds")

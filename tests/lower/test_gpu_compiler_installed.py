@@ -118,7 +118,7 @@ class TestInstalling:
     def test_the_measured_release_or_jaxlibs_own_where_that_is_newer(
         self, monkeypatch: pytest.MonkeyPatch, jaxlib: str, wanted: str
     ) -> None:
-        monkeypatch.setattr(metadata, "version", lambda _: jaxlib)
+        monkeypatch.setattr("meshcast.lower.xla_gpu.installation._jaxlib_version", lambda: jaxlib)
         assert wanted_release() == wanted
 
     def test_doctor_brings_it(self, pip: list[list[str]]) -> None:

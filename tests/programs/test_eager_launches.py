@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshcast.programs.pytorch.allocator import WORKSPACE, eager_peak
-from meshcast.programs.pytorch.code_shapes import UNROLLED, by_channel
+from meshcast.programs.pytorch.code_shapes import CHANNEL_STATISTICS, UNROLLED, by_channel
 from meshcast.programs.pytorch.eager import eager_launches
 from meshcast.programs.pytorch.hosted import eager_host
 from meshcast.programs.pytorch.launched import Launch
@@ -64,7 +64,7 @@ def test_batch_norm_has_a_block_for_each_channel() -> None:
         "batch_norm_update_stats",
         "batch_norm_transform_input",
     ]
-    assert made[0].share == by_channel(image) < by_channel(dense(0, 32, 256, 56, 56))
+    assert made[0].share == by_channel(image, rate=CHANNEL_STATISTICS) < by_channel(dense(0, 32, 256, 56, 56))
 
 
 @pytest.mark.parametrize(("dtype", "kernel", "copies"), [("bfloat16", 3, 3), ("bfloat16", 1, 0), ("float32", 3, 0)])
@@ -130,3 +130,20 @@ def test_the_host_does_views_before_the_next_launch() -> None:
     launches: list[Launch] = [each for i, op in enumerate(ops) for each in eager_launches(op, i)]
     # views, calls, modules, casts, compiled, library, parameters, waits
     assert eager_host(step, launches) == [(1, 1, 3, 1, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0, 0, 1)]
+
+
+def test_batch_norm_in_training_is_one_kernel_of_cudnn_but_for_bf16() -> None:
+    """`Normalization.cpp` asks cuDNN for every dtype but bf16, of images that lie channel by channel."""
+    image, out, mean = dense(0, 8, 64, 28, 28), dense(1, 8, 64, 28, 28), dense(2, 64)
+    op = call("native_batch_norm", (image, dense(3, 64), dense(4, 64)), (out, mean, dense(5, 64)), training=True)
+    assert [launch.name for launch in eager_launches(op, 0)] == ["bn_fw_tr"]
+
+
+def test_pieces_of_sixteen_bytes_are_joined_faster() -> None:
+    """`CatArrayBatchedCopy_vectorized` moves 16 bytes at a time; a piece of 3 rows of 7 halves does not lie so."""
+    shares = []
+    for width in (8, 7):
+        a, b, out = (dense(i, 4, 3 * (1 + i // 2), width, 64 if width == 8 else 1, dtype="bfloat16") for i in range(3))
+        (launch,) = eager_launches(call("cat", (a, b), (out,), dim=1), 0)
+        shares.append(launch.share)
+    assert shares[0] > shares[1]

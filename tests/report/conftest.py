@@ -99,10 +99,10 @@ def browser() -> Iterator[Any]:
 def open_report(browser: Any, tmp_path: Path) -> Iterator[Open]:
     contexts = []
 
-    def opened(data: ReportData, *, width: int = 1440, scheme: str = "light") -> Opened:
+    def opened(data: ReportData, *, width: int = 1440, scheme: str = "light", offline: bool = True) -> Opened:
         file = tmp_path / "report.html"
         file.write_text(report_page(data), encoding="utf-8")
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=offline)
         contexts.append(context)
         made = Opened(page=context.new_page())
         made.page.on(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,28 @@ def test_the_timeline_is_zoomed_and_the_trace_is_had_without_a_network(
     with page.expect_download() as taken:
         page.locator("[data-download]").click()
     assert Path(taken.value.path()).read_bytes()[:2] == b"\x1f\x8b"
+    assert opened.wrong == []
+
+
+# What ui.perfetto.dev does with messages, as its documentation describes it.
+PERFETTO = """<script>addEventListener("message", (event) => {
+  if (event.data === "PING") event.source.postMessage("PONG", "*");
+  else document.title = event.data.perfetto.fileName + " " + event.data.perfetto.buffer.byteLength;
+})</script>"""
+
+
+def test_the_trace_is_handed_to_perfetto(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data, offline=False)
+    page = opened.page
+    page.context.route(
+        "https://ui.perfetto.dev/**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html")
+    )
+    with page.expect_popup() as window:
+        page.locator("[data-perfetto]").click()
+    page.wait_for_function("document.querySelector('[data-said]').textContent === 'Opened in Perfetto.'")
+    (trace,) = single_data["traces"]
+    size = len(base64.b64decode(trace["data"]))
+    window.value.wait_for_function("said => document.title === said", arg=f"{trace['file']} {size}")
     assert opened.wrong == []
 
 

@@ -8,6 +8,7 @@ of the world reads them as bytes.
 
 from __future__ import annotations
 
+import functools
 import re
 from decimal import Decimal
 from enum import StrEnum
@@ -86,6 +87,7 @@ _COUNTED_OUT = 10**15  # numbers of things: a step of a million million kernels 
 _QUANTITY = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(?P<unit>\S.*?)?\s*")
 
 
+@functools.lru_cache(maxsize=4096)  # a device with one number changed has all others in the words of its file
 def parse_quantity(text: str, dimension: Dimension) -> float:
     """The quantity in `text` as a float in the SI unit of `dimension`.
 

@@ -35,6 +35,11 @@ def tell_exploration(found: Exploration, title: str, *, json: bool, points: bool
         print_exploration(found, title=title)
         for note in price_notes(found):
             typer.echo(note)
+        if found.tally.below_bounds:
+            typer.echo(
+                f"{found.tally.below_bounds} predicted steps are below their bounds, which is a bug: search = "
+                '"exhaustive" leaves nothing out'
+            )
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     if not found.best:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from meshcast.estimate.estimator import Estimates, Support
+from meshcast.estimate.estimator import Estimates, ProductFloor, Support
 from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.tpu import TpuAnalytical
@@ -36,6 +36,10 @@ class Analytical:
         if device.kind not in ("gpu", "tpu"):
             return Support(level="no", reason=f"{device.name} is neither a GPU nor a TPU")
         return self._model(device).supports(kernel, device)
+
+    def product_floor(self, device: Device) -> ProductFloor:
+        """See `estimate.least`."""
+        return self._model(device).product_floor(device)
 
     def explain(self, kernel: Kernel, device: Device) -> Explanation:
         """The formula of the device's model."""

@@ -112,6 +112,8 @@ def limiting(compute: float, memory: float, overhead: float, cores: float = 0.0)
 
 
 Clocks = Literal["sustained", "burst"]
+# What of an answer for a product alone, without a byte to move, no kernel with that product falls below (`estimate.least`).
+ProductFloor = Literal["time", "core_time"]
 
 
 class Estimator(Protocol):

@@ -17,7 +17,7 @@ from importlib import resources
 import numpy as np
 
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
-from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
+from meshcast.estimate.estimator import Array, Estimates, Origin, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.rates import Rate, matrix_rate, transcendental_rate, vector_rate
 from meshcast.estimate.support import arithmetic_support
@@ -66,6 +66,10 @@ class Roofline:
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Everything but collectives; types an engine lacks are answered by a wider one."""
         return arithmetic_support(kernel, device)
+
+    def product_floor(self, device: Device) -> ProductFloor:
+        """See `estimate.least`."""
+        return "time"
 
     def explain(self, kernel: Kernel, device: Device) -> Explanation:
         """The terms of the longest of arithmetic and traffic."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.base import InfeasibleError, UsageError, nearest
 from meshcast.explore.engines import Engine, engine_named
-from meshcast.explore.evaluating import cluster_of, options_of
+from meshcast.explore.evaluating import cluster_named, cluster_of, options_of
 from meshcast.explore.exploration import Accounts, Exploration
 from meshcast.explore.keeping import Keeper
 from meshcast.explore.measures import Constraints, Known, objective_named
@@ -127,7 +127,10 @@ def _with_more(result: Exploration, then: dict[str, Any], engine: Engine, *, sen
 
 def known_of(combination: Combination, price: str | float | None, accounts: Accounts) -> Known:
     """What is known of a combination's points before they are predicted; prices are noted in the accounts."""
-    device = cluster_of(options_of({**combination.asked, "plan": None})).device
+    on = combination.asked.get("on")  # no stack brings hardware: a sweep over it need not read all other options again
+    device = (
+        cluster_named(on) if isinstance(on, str) else cluster_of(options_of({**combination.asked, "plan": None}))
+    ).device
     said = accounts.prices.get(device.name) or Price.of(price, device)
     if said is not None:
         accounts.prices[device.name] = said

@@ -13,9 +13,17 @@ Three bounds, each tighter and dearer than the one before:
    backward passes avoids. Weights that `fsdp` spreads are gathered twice and their gradients scattered once for each
    microbatch, over links that carry at the most their nominal rate: `t >= max(compute, gathered / rate)`. Memory: weights,
    gradients and optimizer state in equal shares, and what min(m, pp) microbatches in flight save in the first stage.
-2. *A turn of the loop over layers* under the plan's own sharding, at the full clock: collectives, memory traffic and the real
-   times of kernels are in it (`jobs.layer_turn`).
+2. *A turn of the loop over layers* under the plan's own sharding, at the full clock (`jobs.layer_turn`), taken from a part of two
+   such turns. Parts of a pipeline have the same loop with more turns: collectives, memory traffic and the real times of kernels
+   count. A step without stages is another program around the same layers: what its turns have in common with a part's are
+   the matrix products and the exchanges between them, and these count, with the least that the same estimators answer for them
+   (`jobs/least_times.py`):
+
+       t >= m L max(sum of products, longest path of data through products and exchanges)
 3. *The part itself*, where a pipeline has parts in the middle: its programs are those of the step (`jobs.part_cost`).
+
+None of them is a margin: each is a sum or a maximum of what the step has to do, with times that its own kernels cannot fall
+below.
 
 Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021.
 """
@@ -31,14 +39,9 @@ from meshcast.zoo import Plan
 
 # Bytes of a parameter: of weights in half precision, of Adam's moments with the fp32 copy; and of moments alone.
 HALF, STATE, MOMENTS, FULL = 2, 12, 8, 4
-# Experts have room for tokens in whole numbers: counted on one sequence, that is up to this share more than on many.
-ROUNDED_EXPERTS = 0.9
 # Of a layer's FLOPs, at least: the backward pass has two products for each of the forward pass, which it may compute again,
 # and fused attention seven for two.
 FORWARD_SHARE = 1 / 5
-# A step that is one program has layers of the same products and collectives, in loops that are not those of a part to the
-# last kernel: so much of a part's turn is taken to be sure.
-ONE_PROGRAM = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +77,9 @@ def closed_form(plan: Plan, shape: ModelShape, batch: int, layer: LayersCost | N
     if layer is None:
         return PlanBound(memory_bytes=held)
     split = plan.tp * plan.cp
-    share = ROUNDED_EXPERTS if shape.experts else 1.0
     rate = _rate(plan, cluster.device)
-    each = share * plan.mbs * layer.flops * shape.layers / plan.parts / (split * rate)
+    flops = min(layer.flops, shape.routed_flops) if shape.experts else layer.flops
+    each = plan.mbs * flops * shape.layers / plan.parts / (split * rate)
     ends = plan.mbs * _logit_flops(shape) / (split * rate)
     forward = FORWARD_SHARE * each
     least = Passes(forward_s=forward, backward_s=each - forward)
@@ -127,9 +130,10 @@ def of_layers(
     microbatches = batch // (plan.mbs * plan.batch_shards)
     ends = plan.mbs * _logit_flops(shape) / (plan.tp * plan.cp * _rate(plan, device))
     least = middle = Passes(forward_s=0.0, backward_s=0.0)
-    if turn is not None:
-        share = (ONE_PROGRAM if plan.one_program else 1.0) * shape.layers / plan.parts
-        least = middle = _times(turn, share)
+    if turn is not None and plan.one_program:
+        least = middle = Passes(forward_s=0.0, backward_s=shape.layers * turn.least_s)
+    elif turn is not None:
+        least = middle = _times(turn, shape.layers / plan.parts)
     if part is not None:
         middle = _times(part, 1.0)
     time_s = staged_time(

@@ -113,11 +113,12 @@ def options_of(asked: Mapping[str, Any]) -> Options:
 def cluster_of(options: Options) -> Cluster:
     """The hardware that options name, looked up once for each name."""
     on = options.on
-    return _named(on) if isinstance(on, str) else on
+    return cluster_named(on) if isinstance(on, str) else on
 
 
 @functools.lru_cache(maxsize=512)
-def _named(on: str) -> Cluster:
+def cluster_named(on: str) -> Cluster:
+    """The hardware of a name, looked up once."""
     return resolve(on)
 
 

@@ -129,6 +129,7 @@ class Exploration:
             "infeasible": tally.infeasible,
             "left_out": tally.bounded,
             "probes": tally.probes,
+            "below_bounds": tally.below_bounds,
             "objectives": [each.name for each in self.objectives],
             "best": [self.row(each) for each in self.best],
             "pareto": [self.row(each) for each in self.pareto],

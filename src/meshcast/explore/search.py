@@ -30,6 +30,7 @@ from meshcast.zoo import Plan
 
 ROUND = 16  # works that are given out together
 HELD = 50_000  # points that are held at once
+ROUNDING = 1e-9
 _LOOKED_AT = 64  # points for each work of a round that may have to wait for what is being worked out already
 
 
@@ -62,6 +63,8 @@ class Tally:
         infeasible: Points that cannot run, or not as the constraints ask, known by a prediction or by a bound.
         bounded: Points that a bound has left out because others are better.
         probes: Works about layers.
+        below_bounds: Points whose step came out below their bound. None should: where one does, a bound is wrong, and so may be
+            what was left out by it.
     """
 
     space: int = 0
@@ -69,6 +72,7 @@ class Tally:
     infeasible: int = 0
     bounded: int = 0
     probes: int = 0
+    below_bounds: int = 0
 
 
 @dataclass(kw_only=True)
@@ -281,6 +285,8 @@ class BestFirst:
     def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:
         """Notes what came of a point."""
         self.tally.evaluated += 1
+        if outcome.step_time_s is not None and outcome.step_time_s * (1 + ROUNDING) < candidate.bound.time_s:
+            self.tally.below_bounds += 1
         combination, known = candidate.bounder.combination, candidate.bounder.known
         allowed = outcome.answered and self.constraints.allow(outcome)
         found = Found(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,9 @@ class ModelShape:
         seq: Positions of a sequence.
         batch: Sequences of a step, where that is set.
         parameters: All of them.
+        routed_flops: Of a layer with routed experts: FLOPs of a sequence's products with weights, both passes, at least. The
+            products that move tokens to experts and back, and slots that nobody takes, depend on how tokens are grouped, and
+            so on the plan.
         unit: What its batch is counted in: tokens, images, samples.
     """
 
@@ -46,6 +50,7 @@ class ModelShape:
     batch: int | None
     parameters: int
     unit: str
+    routed_flops: float = 0.0
 
     @property
     def staged(self) -> bool:
@@ -98,6 +103,7 @@ def _shape(target: str, settings: tuple[tuple[str, str], ...]) -> ModelShape:
     period = getattr(config, "global_every", 0) or 1
     dense = getattr(config, "dense_layers", 0) if getattr(config, "experts", 0) else 0
     seq = chosen.get("seq") or known.get("seq") or getattr(config, "positions", None)
+    weights = module.weights(config)
     return ModelShape(
         name=builder.name,
         layers=config.layers if hasattr(module, "sections") else 0,
@@ -110,6 +116,24 @@ def _shape(target: str, settings: tuple[tuple[str, str], ...]) -> ModelShape:
         vocab=getattr(config, "vocab", 0),
         seq=int(seq) if isinstance(seq, int) else 0,
         batch=chosen.get("batch"),
-        parameters=num_parameters(module.weights(config)),
+        parameters=num_parameters(weights),
         unit=FAMILIES[builder.module].unit,
+        routed_flops=_routed_flops(config, weights["layers"]) * seq
+        if getattr(config, "experts", 0) and isinstance(seq, int)
+        else 0.0,
     )
+
+
+def _routed_flops(config: Any, layers: Mapping[str, Any]) -> float:
+    """FLOPs of a token's products with one layer's weights, forward (2 a weight) and backward (4): of experts its own alone.
+
+    `layers` are weights of all layers of the kind, one behind the other. Experts have room for `active x capacity_factor` slots a
+    token at the least, rounded up, and compute on all of them.
+    """
+    own = config.active / config.experts * min(1.0, config.capacity_factor)
+    count: float = sum(
+        math.prod(weight.shape[1:]) * (own if "expert" in weight.axes else 1.0)
+        for weight in layers.values()
+        if len(weight.shape) > (3 if "expert" in weight.axes else 2)  # biases multiply nothing
+    )
+    return 6.0 * count

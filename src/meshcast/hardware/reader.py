@@ -6,6 +6,7 @@ what reading a device takes; and half of the work here, units, sources and line 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -268,5 +269,6 @@ def _up_to(most: int) -> str:
     return "" if most == MOST else f", up to {most}"
 
 
+@functools.lru_cache(maxsize=4096)
 def _dotted(key: Key, *, indices: bool = True) -> str:
     return ".".join(str(part) for part in key if indices or isinstance(part, str))

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from meshcast.base import collected_later, names_taken, room_for_nesting
 from meshcast.hardware import Cluster
 from meshcast.jobs.described import asked_of
+from meshcast.jobs.least_times import least_turn
 from meshcast.jobs.pipeline.job import PipelineJob
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.wiring import total_bytes
 from meshcast.jobs.planned.stages import layers_pipeline
+from meshcast.jobs.program.run import Run
 from meshcast.jobs.resolve import resolve_job
 from meshcast.options import Options
 from meshcast.programs import setting_value
@@ -35,7 +37,9 @@ class LayersCost:
         weight_s: Seconds of the weights' gradient where it is a pass of its own.
         saved_bytes: What the forward pass leaves for the backward pass.
         fixed_bytes: Weights and gradients.
-        flops: Of both passes.
+        flops: Of both passes' matrix products.
+        least_s: Seconds of both passes in any program that has such layers, whatever else it does (`jobs/least_times.py`); 0 of
+            layers that are no loop.
     """
 
     forward_s: float
@@ -44,6 +48,7 @@ class LayersCost:
     saved_bytes: float
     fixed_bytes: float
     flops: float
+    least_s: float = 0.0
 
 
 def part_cost(builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int) -> LayersCost:
@@ -72,7 +77,8 @@ def layer_turn(builder: Builder, options: Options, cluster: Cluster, *, first: i
     """
     part = _part(builder, options, cluster, first=first, layers=TURNS * period)
     seconds = {name: _turn(part, name) / period for name in part.predictions}
-    return _cost(part, seconds, share=1 / (TURNS * period))
+    least = sum(least_turn(each.run, TURNS) for each in part.programs.values()) / period
+    return replace(_cost(part, seconds, share=1 / (TURNS * period)), least_s=least)
 
 
 def _part(builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int) -> PartEstimate:
@@ -97,8 +103,12 @@ def _cost(part: PartEstimate, seconds: dict[str, float], *, share: float) -> Lay
         weight_s=seconds.get("weight", 0.0),
         saved_bytes=share * total_bytes(part.saved),
         fixed_bytes=share * (part.parameter_bytes + part.gradient_bytes),
-        flops=share * sum(each.flops for each in part.predictions.values()),
+        flops=share * sum(_matrix_flops(each.run) for each in part.programs.values()),
     )
+
+
+def _matrix_flops(run: Run) -> float:
+    return sum(count * kernel.matrix_flops for kernel, count in run.lowered.schedule.walk())
 
 
 def _turn(part: PartEstimate, program: str) -> float:

@@ -7,15 +7,20 @@
 - cudnn_pad_for_convolutions / conv_padding_legalization: padding that differs between both sides is made explicit by a
   pad of the input, which fuses with what computes that; the result of a strided convolution's input gradient
   is computed with even padding and sliced.
+- algebraic_simplifier: the filter gradient of a transposed layer has a dilated input and a larger filter, and changes them over.
+- conv_padding_legalization: a forward call whose input is dilated, or whose padding is uneven, gets its dilation and padding as
+  zeros in its operands, and multiplies by them: a transposed layer of stride 2 (its filter not reversed) does four times its
+  work, a causal one of 3 taps that are 16 apart has a filter of 33. A dilated filter with even padding stays as it is.
 - cuDNN itself pads fewer than 8 input channels to 8, in its workspace, before the convolution.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from meshcast.lower.rewriting import ValueTypes, moved, resized
-from meshcast.workload import DTYPE_BITS, Convolution, Op, OpKind
+from meshcast.workload import DTYPE_BITS, Convolution, Op, OpKind, valid_positions
 
 Padding = tuple[tuple[int, int], ...]
 CHANNELS = 8  # elements of 2 bytes that make a 16-byte load
@@ -33,11 +38,14 @@ class ConvolutionRewriter:
         self._values = values
         self._made: dict[object, int] = {}
         self._reversed: dict[int, int] = {}
+        self._pads: set[int] = set()
 
     def note(self, op: Op) -> None:
-        """Remembers what a reversal reverses."""
+        """Remembers what a reversal reverses, and what is padded."""
         if op.name.endswith("reverse") and op.operands:
             self._reversed[op.results[0]] = op.operands[0]
+        elif op.name == "stablehlo.pad":
+            self._pads.add(op.results[0])
 
     def rewrite(self, op: Op) -> list[Op]:
         """The op with what has to run around it."""
@@ -47,6 +55,14 @@ class ConvolutionRewriter:
         before: list[Op] = []
         after: list[Op] = []
         lhs, rhs, result = op.operands[0], op.operands[1], op.results[0]
+        if (exchanged := exchanged_operands(shape)) is not None:
+            lhs, rhs = (
+                self._once(op, OpKind.TRANSPOSE, value, (role,), before)
+                for value, role in ((rhs, "input"), (lhs, "filter"))
+            )
+            return [*before, resized(op, self._values, operands=(lhs, rhs), results=(result,), geometry=exchanged)]
+        if is_forward_call(shape, reversed_filter=rhs in self._reversed) and has_holes(shape, padded=lhs in self._pads):
+            lhs, rhs, shape = self._without_holes(op, shape, lhs, rhs, before)
         if is_filter_gradient(shape):
             result = self._filter_gradient_result(op, shape, after)
         else:
@@ -63,6 +79,25 @@ class ConvolutionRewriter:
         operands = (wide, rhs, *widened, *op.operands[2:])  # an epilogue's come last
         core = resized(op, self._values, operands=operands, results=(result,), geometry=shape)
         return [*before, core, *after]
+
+    def _without_holes(
+        self, op: Op, shape: Convolution, lhs: int, rhs: int, before: list[Op]
+    ) -> tuple[int, int, Convolution]:
+        """Input and filter with zeros in place of dilation and padding, and the convolution of both."""
+        inputs, _, rest = shape.layout.partition(",")
+        dense = dense_convolution(shape)
+        wide = self._zeroed(op, lhs, inputs, dense.in_spatial, before)
+        taps = self._zeroed(op, rhs, rest.partition("->")[0], dense.kernel, before)
+        return wide, taps, dense
+
+    def _zeroed(self, op: Op, value: int, labels: str, spatial: tuple[int, ...], before: list[Op]) -> int:
+        """A value with zeros between and around its elements."""
+        tensor = self._values.tensors[value]
+        sizes = list(tensor.shape)
+        for d, size in enumerate(spatial):
+            sizes[labels.index(str(d))] = size
+        wide = tuple(sizes)
+        return value if wide == tensor.shape else self._once(op, OpKind.MOVE, value, ("zeroed", wide), before, wide)
 
     def _filter(self, op: Op, shape: Convolution, value: int, before: list[Op]) -> int:
         """The filter in cuDNN's order."""
@@ -163,6 +198,95 @@ def is_filter_gradient(shape: Convolution) -> bool:
     """
     lhs = shape.layout.partition(",")[0]
     return lhs.index("f") < lhs.index("b")
+
+
+def is_forward_call(shape: Convolution, *, reversed_filter: bool) -> bool:
+    """Whether XLA hands cuDNN a forward convolution, and neither gradient's call (conv_rewriter.cc).
+
+    `MatchBackwardFilter` wants one group, steps of 1 and an input without dilation; `MatchBackwardInput` one group, steps of 1, a
+    filter without dilation that is reversed, or has one tap and an input with dilation.
+    """
+    if shape.feature_groups > 1 or max(shape.strides, default=1) > 1:
+        return True
+    if is_filter_gradient(shape):
+        return max(shape.lhs_dilation, default=1) > 1
+    spread = max(shape.lhs_dilation, default=1) > 1
+    single = max(shape.kernel, default=1) == 1
+    return max(shape.rhs_dilation, default=1) > 1 or not (reversed_filter or (spread and single))
+
+
+def exchanged_operands(shape: Convolution) -> Convolution | None:
+    """The convolution with input and filter exchanged, where XLA does so and no dilation is left in its input.
+
+    `SwapConvOperands`: a filter that is larger than the input becomes the input. What dilated the input then dilates the filter,
+    and padding grows by what the input is larger; the other way round it is a convolution of the same numbers.
+    """
+    dilated = max(shape.lhs_dilation, default=1) > 1 == max(shape.rhs_dilation, default=1)
+    if not dilated or not is_filter_gradient(shape) or math.prod(shape.kernel) <= math.prod(shape.in_spatial):
+        return None
+    if max(shape.feature_groups, shape.batch_groups) > 1:
+        return None
+    longer = [(n - 1) * d + 1 - k for n, d, k in zip(shape.in_spatial, shape.lhs_dilation, shape.kernel, strict=True)]
+    padding = tuple((more + low, more + high) for more, (low, high) in zip(longer, shape.padding, strict=True))
+    if any(low != high or low < 0 for low, high in padding):
+        return None
+    places = "".join(map(str, range(len(shape.kernel))))
+    return replace(
+        shape,
+        batch=shape.out_channels,
+        out_channels=shape.batch,
+        in_spatial=shape.kernel,
+        kernel=shape.in_spatial,
+        padding=padding,
+        lhs_dilation=shape.rhs_dilation,
+        rhs_dilation=shape.lhs_dilation,
+        lhs_dtype=shape.rhs_dtype,
+        rhs_dtype=shape.lhs_dtype,
+        layout=f"b{places}f,o{places}i->b{places}f",
+    )
+
+
+def has_holes(shape: Convolution, *, padded: bool = False) -> bool:
+    """Whether a forward call's dilation becomes zeros: of its input always, of its filter beside uneven padding.
+
+    A pad in front of the call (`padded`) joins its window (`FoldConvInputPad`). It is taken to be uneven, as that of a causal
+    layer: even padding is written in the window itself.
+    """
+    uneven = padded or any(low != high or low < 0 for low, high in shape.padding)
+    return max(shape.lhs_dilation, default=1) > 1 or (uneven and max(shape.rhs_dilation, default=1) > 1)
+
+
+def dense_convolution(shape: Convolution) -> Convolution:
+    """The convolution of an input and a filter that hold zeros in place of dilation and padding; its `macs` count them."""
+    ones, even = (1,) * len(shape.kernel), ((0, 0),) * len(shape.kernel)
+    dense = replace(
+        shape,
+        in_spatial=tuple(
+            (size - 1) * step + 1 + low + high
+            for size, step, (low, high) in zip(shape.in_spatial, shape.lhs_dilation, shape.padding, strict=True)
+        ),
+        kernel=tuple((size - 1) * step + 1 for size, step in zip(shape.kernel, shape.rhs_dilation, strict=True)),
+        padding=even,
+        lhs_dilation=ones,
+        rhs_dilation=ones,
+    )
+    return replace(dense, macs=shape.macs * _valid(dense) // max(1, _valid(shape)))
+
+
+def _valid(shape: Convolution) -> int:
+    """Pairs of a place and a tap that falls on an element."""
+    return math.prod(
+        valid_positions(
+            size=shape.in_spatial[d],
+            out=shape.out_spatial[d],
+            kernel=shape.kernel[d],
+            stride=shape.strides[d],
+            pad_low=shape.padding[d][0],
+            lhs_dilation=shape.lhs_dilation[d],
+            rhs_dilation=shape.rhs_dilation[d],
+        )
+        for d in range(len(shape.kernel))
+    )
 
 
 def is_filter_gradient_call(shape: Convolution) -> bool:

@@ -10,11 +10,12 @@ leads to the other, and at least one of the two is small: its operands and resul
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from meshcast.base import copier
 from meshcast.lower.contraction import Contraction, in_order
-from meshcast.lower.rewriting import ValueTypes, moved
-from meshcast.workload import Cost, Gemm, Op, OpKind
+from meshcast.lower.rewriting import ValueTypes
+from meshcast.workload import Cost, Gemm, Op, OpKind, Tensor
 
 SMALL_BYTES = 64 << 20  # found by compiling pairs around it (XLA of jax 0.10 and 0.11): 63.8 MiB is merged, 64.6 is not
 # The rows of a tile at the most, in XLA's Triton products. With no more rows than that every column of the joined operand
@@ -64,11 +65,12 @@ def merge_products(
     graph = Contraction(ops, reads, buffer)
     merged: dict[int, list[Op]] = {}  # by the last member's place
     gone: set[int] = set()
+    known: dict[tuple[int, ...], _Merger] = {}
     for key, members in candidates:
         chosen = _mergeable([i for i in members if i not in gone], ops, graph, values)
         # Two groups may each need a member of the other first: the later one is then left as it is.
         if len(chosen) > 1 and graph.contract(chosen):
-            merged[chosen[-1]] = _merged([ops[i] for i in chosen], key[0], values)
+            merged[chosen[-1]] = _merged([ops[i] for i in chosen], key[0], values, known)
             gone.update(chosen)
     if not merged:
         return ops
@@ -110,49 +112,82 @@ def _mergeable(members: list[int], ops: Sequence[Op], graph: Contraction, values
     return chosen if any(_is_small(ops[index], values) for index in chosen) else []
 
 
-def _merged(members: Sequence[Op], side: int, values: ValueTypes) -> list[Op]:
+@dataclass(frozen=True, slots=True)
+class _Merger:
+    """What becomes of products that are alike, worked out once: costs, and the types of the new values.
+
+    Attributes:
+        in_place: Whether the product reads the parts where they lie, and nothing joins them.
+        joined: The type of the parts as one operand.
+        result: The type of all results as one.
+        join: What joining the parts costs.
+        product: What the one product costs.
+        slices: What cutting each result out of the whole costs.
+    """
+
+    in_place: bool
+    joined: Tensor
+    result: Tensor
+    join: Cost
+    product: Cost
+    slices: tuple[Cost, ...]
+
+
+def _merged(members: Sequence[Op], side: int, values: ValueTypes, known: dict[tuple[int, ...], _Merger]) -> list[Op]:
+    """The ops in place of products that share the operand on `side`; `known` has what was made of others."""
+    tensors = values.tensors
+    touched = [id(tensors[value]) for op in members for value in (*op.operands, *op.results)]
+    key = (side, *[id(op.cost) for op in members], *touched)
+    merger = known.get(key)
+    if merger is None:
+        merger = known[key] = _merger(members, side, tensors)
+    lead = members[0]
+    parts = tuple([op.operands[1 - side] for op in members])
+    joined, result = values.add(merger.joined), values.add(merger.result)
+    shared = lead.operands[side]
+    others = parts if merger.in_place else (joined,)
+    operands = (shared, *others) if side == 0 else (*others, shared)
+    product = _as(lead, lead.name, merger.product, operands, (result,))
+    slices = [
+        _as(op, "stablehlo.slice", cost, (result,), op.results) for op, cost in zip(members, merger.slices, strict=True)
+    ]
+    if merger.in_place:
+        return [product, *slices]
+    return [_as(lead, "stablehlo.concatenate", merger.join, parts, (joined,)), product, *slices]
+
+
+def _merger(members: Sequence[Op], side: int, tensors: Sequence[Tensor]) -> _Merger:
     lead = members[0]
     shape = lead.cost.geometry
     assert isinstance(shape, Gemm)
-    other = 1 - side
-    parts = [op.operands[other] for op in members]
+    parts = [tensors[op.operands[1 - side]] for op in members]
     shapes = [op.cost.geometry for op in members if isinstance(op.cost.geometry, Gemm)]
     free = sum(s.n if side == 0 else s.m for s in shapes)
     whole = replace(shape, n=free) if side == 0 else replace(shape, m=free)
-    tensors = values.tensors
-    joined = values.new((shape.batch, shape.k, free), tensors[parts[0]].dtype)
-    result = values.new((whole.batch, whole.m, whole.n), tensors[lead.results[0]].dtype)
-    sizes = tuple(tensors[value].bytes for value in parts)
-    join = replace(
-        lead,
-        name="stablehlo.concatenate",
-        cost=Cost(
-            kind=OpKind.MOVE,
-            dtype=tensors[parts[0]].dtype,
-            operand_bytes=sizes,
-            written_bytes=tensors[joined].bytes,
-        ),
-        operands=tuple(parts),
-        results=(joined,),
-    )
-    shared = lead.operands[side]
+    joined = Tensor((shape.batch, shape.k, free), parts[0].dtype)
+    result = Tensor((whole.batch, whole.m, whole.n), tensors[lead.results[0]].dtype)
     in_place = (shape.m if side == 0 else shape.n) <= _TILE_ROWS
-    others = tuple(parts) if in_place else (joined,)
+    others = parts if in_place else [joined]
+    shared = tensors[lead.operands[side]]
     operands = (shared, *others) if side == 0 else (*others, shared)
-    product = replace(
-        lead,
-        cost=replace(
-            lead.cost,
-            matrix_flops=sum(op.cost.matrix_flops for op in members),
-            operand_bytes=tuple(tensors[value].bytes for value in operands),
-            written_bytes=tensors[result].bytes,
-            geometry=whole,
-        ),
-        operands=operands,
-        results=(result,),
+    join = Cost(
+        kind=OpKind.MOVE,
+        dtype=joined.dtype,
+        operand_bytes=tuple([part.bytes for part in parts]),
+        written_bytes=joined.bytes,
     )
-    slices = [
-        moved(op, OpKind.SLICE, "stablehlo.slice", result, op.results[0], values, read=tensors[op.results[0]].bytes)
-        for op in members
-    ]
-    return [product, *slices] if in_place else [join, product, *slices]
+    product = replace(
+        lead.cost,
+        matrix_flops=sum(op.cost.matrix_flops for op in members),
+        operand_bytes=tuple([operand.bytes for operand in operands]),
+        written_bytes=result.bytes,
+        geometry=whole,
+    )
+    sizes = [tensors[op.results[0]].bytes for op in members]
+    slices = tuple(
+        [Cost(kind=OpKind.SLICE, dtype=result.dtype, operand_bytes=(size,), written_bytes=size) for size in sizes]
+    )
+    return _Merger(in_place, joined, result, join, product, slices)
+
+
+_as = copier(Op, "name", "cost", "operands", "results")

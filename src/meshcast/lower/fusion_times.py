@@ -162,14 +162,16 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
     """Whether an op is computed inside its readers; if so, they have grown by it.
 
     Args:
-        op: The op.
+        op: The op, of one result.
         reads: Its operands, each with the bytes that it takes to have it.
         elements: Of its result.
         work: For each of them.
         readers: Fusions of the ops that read it.
     """
     evaluated = readers[0][1] if len(readers) == 1 else sum([asked for _, asked, _ in readers])
-    read = sum([size for _, size in reads])
+    read = 0
+    for _, size in reads:
+        read += size
     if evaluated > elements:  # repeated
         cycles, behind = work.chain, max(0.0, work.read - read)  # what the chain reads besides
     else:
@@ -179,6 +181,7 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
     if cycles:
         seconds = elements * cycles / arithmetic_rate(elements)
         extra = _OVERLAP * min(seconds, saved / _BYTES_PER_S) - seconds
+    result = op.results[0]
     grown: list[dict[int, float]] = []
     for fusion, asked, copies in readers:
         moved = fusion.moved
@@ -196,14 +199,13 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
             extra += seconds - _OVERLAP * min(seconds, hidden)
             seconds = before / fusion.rate
             extra -= seconds - _OVERLAP * min(seconds, hidden)
-        for value in op.results:
-            saved += moved.get(value, 0.0)
+        saved += moved.get(result, 0.0)
         saved -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
         grown.append(more)
     if extra - saved / _BYTES_PER_S > LAUNCH_S:
         return False
     for (fusion, asked, copies), more in zip(readers, grown, strict=True):
-        fusion.grow(op, asked * work.own, copies, more)
+        fusion.grow(result, asked * work.own, copies, more)
     return True
 
 

@@ -88,14 +88,13 @@ class Growing:
             self._is_indexable = self._is_indexable and is_indexable(op)
         self._judged = len(self._joined)
 
-    def grow(self, op: Op, cycles: float, copies: int, reads: Mapping[int, float]) -> None:
-        """Counts an op's arithmetic, the places that ask for it, and what is read in its stead."""
+    def grow(self, result: int, cycles: float, copies: int, reads: Mapping[int, float]) -> None:
+        """Counts the arithmetic of an op by its result, the places that ask for it, and what is read in its stead."""
         self.cycles += cycles
         self.copies += copies
         moved, read = self.moved, self.read
-        for value in op.results:
-            if value in moved:
-                read -= moved.pop(value)
+        if result in moved:
+            read -= moved.pop(result)
         for value, size in reads.items():
             read += size - moved.get(value, 0.0)
             moved[value] = size

@@ -23,7 +23,11 @@ class ValueTypes:
 
     def new(self, shape: tuple[int, ...], dtype: str) -> int:
         """A new value."""
-        self.tensors.append(Tensor(shape, dtype))
+        return self.add(Tensor(shape, dtype))
+
+    def add(self, tensor: Tensor) -> int:
+        """A new value of a type that others may have: what is asked about it is worked out once for all of them."""
+        self.tensors.append(tensor)
         return len(self.tensors) - 1
 
 

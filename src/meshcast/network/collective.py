@@ -57,8 +57,9 @@ def plan_collective(
         chosen_from = [plan for family, plan in wanted if algorithm.lower() in (family.name, *family.nicknames)]
         if not chosen_from:
             raise _not_among("algorithm", algorithm, sorted({family.name for family, _ in wanted}), collective)
-    chosen = min(chosen_from, key=lambda plan: plan.seconds)
-    others = sorted(((_name(plan), plan.seconds) for plan in chosen_from if plan is not chosen), key=lambda o: o[1])
+    timed = [(plan, plan.seconds) for plan in chosen_from]  # added up once
+    chosen, _ = min(timed, key=lambda each: each[1])
+    others = sorted(((_name(plan), seconds) for plan, seconds in timed if plan is not chosen), key=lambda o: o[1])
     return replace(chosen, others=tuple(others), why=_why(chosen, others, library, algorithm, protocol))
 
 

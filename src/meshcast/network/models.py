@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -23,7 +23,7 @@ from meshcast.network.fabric import fabric_of, read_fabric
 from meshcast.network.flow import FlowResult, FlowTraffic, Job, SharedFabric
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.setting import Setting, WholeJob
-from meshcast.network.spread import Ints, spread_of_devices
+from meshcast.network.spread import Ints, spread_of_devices, spread_over_levels
 from meshcast.workload import Collective
 
 FULL_SPEED = 1 - 1e-9  # beyond it a share is 1 but for rounding, which should not decide how a step is put in order
@@ -66,9 +66,10 @@ class AlphaBeta:
         self.setting = setting
         self._plain = setting.placement is None and setting.conditions.healthy
         # On healthy links ranks in their own order are timed alike by all runs.
-        self._plans: dict[Collective, CollectivePlan] = (
-            known_plans(setting.cluster.levels, setting.algorithm, setting.protocol) if self._plain else {}
+        known = (
+            known_plans(setting.cluster.levels, setting.algorithm, setting.protocol) if self._plain else KnownPlans()
         )
+        self._plans, self._alike = known.of_collectives, known.of_alike
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """The library's plan on the links as they are."""
@@ -96,22 +97,38 @@ class AlphaBeta:
     def _planned(self, collective: Collective) -> CollectivePlan:
         setting = self.setting
         cluster = setting.cluster
-        spread = None
+        chosen = functools.partial(plan_collective, algorithm=setting.algorithm, protocol=setting.protocol)
         if not self._plain:
             rows = setting.rows(collective)
             cluster = replace(cluster, levels=tuple(_as_it_is(level, rows, setting) for level in cluster.levels))
-            spread = spread_of_devices(rows, cluster)
-        return plan_collective(
-            collective, cluster, algorithm=setting.algorithm, protocol=setting.protocol, spread=spread
-        )
+            return chosen(collective, cluster, spread=spread_of_devices(rows, cluster))
+        spread = spread_over_levels(collective.group, cluster)
+        # The stages of a pipeline send as many messages as they have neighbours, and most of them lie alike.
+        lying = tuple((at.level.name, at.parts, at.fewest, at.below, at.within, at.lines, at.leaving) for at in spread)
+        alike = collective.kind, collective.payload_bytes, collective.group.size, collective.copies, lying
+        found = self._alike.get(alike)
+        if found is None:
+            found = self._alike[alike] = chosen(collective, cluster, spread=spread)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlans:
+    """The plans of collectives on healthy links, as far as they are known: to be added to by whoever makes one.
+
+    Attributes:
+        of_collectives: By collective.
+        of_alike: By everything of a collective that its plan depends on, which is less.
+    """
+
+    of_collectives: dict[Collective, CollectivePlan] = field(default_factory=dict)
+    of_alike: dict[tuple[object, ...], CollectivePlan] = field(default_factory=dict)
 
 
 @functools.lru_cache(maxsize=64)
-def known_plans(
-    levels: tuple[NetworkLevel, ...], algorithm: str | None, protocol: str | None
-) -> dict[Collective, CollectivePlan]:
-    """The plans of collectives on healthy links, as far as they are known: to be added to by whoever makes one."""
-    return {}
+def known_plans(levels: tuple[NetworkLevel, ...], algorithm: str | None, protocol: str | None) -> KnownPlans:
+    """What is known of a network's collectives."""
+    return KnownPlans()
 
 
 class Flow:

@@ -7,6 +7,8 @@ from typing import Any
 from meshcast.base import InputError, UnsupportedError, allow_nesting, recursion, room_to_grow
 from meshcast.programs import ir, string_of, symbol_of
 
+_CALLING = frozenset({"func.call", "stablehlo.composite"})
+
 
 def inline_calls(module: Any, main: Any, *, whole: bool) -> None:
     """Replaces every `func.call` reachable from `main` by its callee's body; the other functions are erased.
@@ -63,25 +65,39 @@ class _Inliner:
             allow_nesting(self._depth, where=str(operation.location))
         for region in operation.regions:
             for block in region.blocks:
-                ops = list(block.operations)
-                self._text += len(ops)
-                self._ops += len(ops)
-                for view in ops:
-                    inner = view.operation
+                for inner in self._to_look_into(block):
                     name = inner.name
-                    if name in self._flat:
-                        continue
                     if name == "func.call":
                         self._call(inner)
                     elif name == "stablehlo.composite":
                         symbol = symbol_of(inner.attributes["decomposition"])
                         self.kept.add(symbol)
                         self._flatten_function(symbol)
-                    elif len(inner.regions):
-                        self.flatten(inner)
                     else:
-                        self._flat.add(name)
+                        self.flatten(inner)
         self._depth -= 1
+
+    def _to_look_into(self, block: Any) -> list[Any]:
+        """The calls, composites and ops with regions of a block, which is counted.
+
+        They are a few of many, and the others are let go at once: MLIR's bindings keep a book of all ops that Python holds.
+        """
+        found = []
+        flat = self._flat
+        count = 0
+        for view in block.operations:
+            count += 1
+            inner = view.operation
+            name = inner.name
+            if name in flat:
+                continue
+            if name in _CALLING or len(inner.regions):
+                found.append(inner)
+            else:
+                flat.add(name)
+        self._text += count
+        self._ops += count
+        return found
 
     def _call(self, call: Any) -> None:
         attributes = call.attributes

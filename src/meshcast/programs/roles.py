@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from enum import StrEnum
 
@@ -23,6 +24,7 @@ _ARGUMENT_PATTERNS = (
     (Role.CACHE, re.compile(r"cache|\bkv\b")),
     (Role.BATCH, re.compile(r"batch|token|input|image|label|target|\bids\b")),
 )
+_BETWEEN_PARTS = re.compile(r"[\[\].'\"]+")
 _FIELD_PATTERNS = (
     (Role.OPTIMIZER_STATE, re.compile(r"opt|opt(imi[sz]er)?_state|optimi[sz]er|mu|nu")),
     (Role.PARAMETER, re.compile(r"params?|parameters|weights")),
@@ -33,12 +35,21 @@ _FIELD_PATTERNS = (
 
 def role_of(name: str) -> Role:
     """The role that an argument's name gives away: `params['w']`, `state.opt_state[0].mu`. Shapes say nothing."""
-    head, *fields = [part for part in re.split(r"[\[\].'\"]+", name.lower()) if part] or [""]
-    for role, pattern in _ARGUMENT_PATTERNS:
-        if pattern.search(head):
-            return role
-    for field in fields:
-        for role, pattern in _FIELD_PATTERNS:
-            if pattern.fullmatch(field):
-                return role
-    return Role.UNKNOWN
+    head, *fields = [part for part in _BETWEEN_PARTS.split(name.lower()) if part] or [""]
+    found = _argument_role(head)
+    for field in fields if found is Role.UNKNOWN else ():
+        found = _field_role(field)
+        if found is not Role.UNKNOWN:
+            break
+    return found
+
+
+# A program has thousands of arguments, whose names begin with a few words.
+@functools.lru_cache(maxsize=1024)
+def _argument_role(head: str) -> Role:
+    return next((role for role, pattern in _ARGUMENT_PATTERNS if pattern.search(head)), Role.UNKNOWN)
+
+
+@functools.lru_cache(maxsize=1024)
+def _field_role(field: str) -> Role:
+    return next((role for role, pattern in _FIELD_PATTERNS if pattern.fullmatch(field)), Role.UNKNOWN)

@@ -8,9 +8,9 @@ step is as long whenever it starts. The sums are those of the general way, in th
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from meshcast.base import KeptBeside
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
 from meshcast.simulate.contention import SpeedShares
@@ -23,29 +23,74 @@ TOGETHER = 1e-12
 Times = tuple[Length, list[float], list[float]]  # the block's length, and when each of its steps starts and ends
 
 
-def streams_alone(block: BlockPlan, order: Sequence[int], lengths: Sequence[Length]) -> Times:
+# A step of an order: its number, its stream, what it waits for on other streams, and whether it takes all of them.
+Link = tuple[int, int, tuple[int, ...], bool]
+_CHAINS: KeptBeside[tuple[Link, ...]] = KeptBeside(1024)  # some orders for each block of as many programs as are kept
+
+
+def chain_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[Link, ...]:
+    """A block's steps in an order, each with the waits that count; no time enters, so that all hardware shares them.
+
+    Along a stream ends never decrease. So nothing waits for its own stream but for the step before it, and of several steps of
+    another stream the last to be issued is the last to end.
+    """
+    return _CHAINS.of(block, order, lambda: tuple(_links(block, order)))
+
+
+def _links(block: BlockPlan, order: Sequence[int]) -> Iterator[Link]:
+    place = {index: number for number, index in enumerate(order)}
+    for index in order:
+        lane = block.lanes[index]
+        latest: dict[int, int] = {}
+        for earlier in block.before[index]:
+            other = block.lanes[earlier]
+            if other != lane and (other not in latest or place[latest[other]] < place[earlier]):
+                latest[other] = earlier
+        yield index, lane, tuple(latest.values()), not isinstance(block.steps[index], Kernel)
+
+
+def stream_seconds(block: BlockPlan, order: tuple[int, ...], seconds: Sequence[float]) -> float:
+    """How long `streams_alone` says that a block takes; nothing else of it."""
+    ends = [0.0] * len(seconds)
+    busy = [0.0] * (block.channels + 1)
+    compute = 0.0
+    for index, lane, waits, whole in chain_of(block, order):
+        start = busy[lane] if lane else compute
+        for earlier in waits:
+            if ends[earlier] > start:
+                start = ends[earlier]
+        if lane:
+            ends[index] = busy[lane] = start + seconds[index]
+        elif whole:
+            compute = ends[index] = max(start, *busy) + seconds[index]
+            busy = [compute] * len(busy)
+        else:
+            compute = ends[index] = start + seconds[index]
+    return max(compute, *busy)
+
+
+def streams_alone(block: BlockPlan, order: tuple[int, ...], lengths: Sequence[Length]) -> Times:
     """Several streams that do not slow each other, without copies beside compute: `start = max(ends of what it waits for)`."""
     count = len(block.steps)
     starts, ends = [0.0] * count, [0.0] * count
     busy = [0.0] * (block.channels + 1)  # by channel; the first is not used
-    steps, lanes, before = block.steps, block.lanes, block.before
     compute = last = unused = waited = 0.0
-    for index in order:
-        length, lane = lengths[index], lanes[index]
+    for index, lane, waits, whole in chain_of(block, order):
+        length = lengths[index]
         start = busy[lane] if lane else compute
-        for earlier in before[index]:
+        for earlier in waits:
             if ends[earlier] > start:
                 start = ends[earlier]
         if lane:
             end = busy[lane] = start + length.all
         else:
-            if isinstance(steps[index], Kernel):
-                end = start + length.all
-            else:  # all streams are its own
+            if whole:  # all streams are its own
                 start = max(start, *busy)
                 end = start + length.all
                 busy = [end] * len(busy)
                 waited += length.waited
+            else:
+                end = start + length.all
             if start > compute:
                 unused += start - compute
             if end > start:
@@ -59,7 +104,7 @@ def streams_alone(block: BlockPlan, order: Sequence[int], lengths: Sequence[Leng
 
 def events_alone(
     block: BlockPlan,
-    order: Sequence[int],
+    order: tuple[int, ...],
     lengths: Sequence[Length],
     estimates: Sequence[KernelEstimate | None],
     rates: SpeedShares,
@@ -68,10 +113,11 @@ def events_alone(
     count = len(block.steps)
     starts, ends, done = [0.0] * count, [0.0] * count, [False] * count
     now = waited = 0.0
-    part: list[int] = []
-    for index in order:
-        if isinstance(block.steps[index], Kernel):
-            part.append(index)
+    part: list[Link] = []
+    for link in chain_of(block, order):
+        index, _, _, whole = link
+        if not whole:
+            part.append(link)
             continue
         now = _part(block, part, lengths, estimates, rates, now, starts, ends, done)
         part = []
@@ -106,26 +152,46 @@ class _UnderWay:
 
 
 def _part(
-    block: BlockPlan, part: Sequence[int], lengths: Sequence[Length], estimates: Sequence[KernelEstimate | None],
+    block: BlockPlan, part: Sequence[Link], lengths: Sequence[Length], estimates: Sequence[KernelEstimate | None],
     rates: SpeedShares, now: float, starts: list[float], ends: list[float], done: list[bool],
 ) -> float:  # fmt: skip
     """Kernels of several streams, each in its order; when all of them have ended."""
-    waiting: dict[int, deque[int]] = {}
-    for index in part:
-        waiting.setdefault(block.lanes[index], deque()).append(index)
+    waiting: dict[int, list[tuple[int, list[int]]]] = {}  # by stream, the next one last, each with what it waits for
+    for index, lane, waits, _ in part:
+        waiting.setdefault(lane, []).append((index, list(waits)))
+    for queue in waiting.values():
+        queue.reverse()
     running: dict[int, _UnderWay] = {}
     finished = now
+
+    def ready(lane: int) -> bool:
+        waits = waiting[lane][-1][1]
+        while waits and done[waits[-1]]:
+            waits.pop()
+        return not waits
+
+    def taken(lane: int) -> int:
+        queue = waiting[lane]
+        index, _ = queue.pop()
+        if not queue:
+            del waiting[lane]
+        starts[index] = now
+        return index
+
     while waiting or running:
+        if not running and 0 in waiting:
+            # While no collective can start, compute has the device to itself: one step follows the other.
+            others = [lane for lane in waiting if lane]
+            while 0 in waiting and ready(0) and not any(map(ready, others)):
+                index = taken(0)
+                now = ends[index] = finished = now + lengths[index].all
+                done[index] = True
+            if not waiting:
+                break
         for lane in list(waiting):
-            queue = waiting[lane]
-            index = queue[0]
-            if lane in running or not all([done[earlier] for earlier in block.before[index]]):
-                continue
-            queue.popleft()
-            if not queue:
-                del waiting[lane]
-            starts[index] = now
-            running[lane] = _UnderWay(index, lengths[index].all, now)
+            if lane not in running and ready(lane):
+                index = taken(lane)
+                running[lane] = _UnderWay(index, lengths[index].all, now)
         _set_speeds(block, running, lengths, estimates, rates, now)
         now = min([step.end for step in running.values()], default=math.inf)
         assert now < math.inf, "a schedule's dependencies form a cycle"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
-from meshcast.simulate.alone import Times, events_alone, streams_alone
+from meshcast.simulate.alone import Times, events_alone, stream_seconds, streams_alone
 from meshcast.simulate.contention import SpeedShares
 from meshcast.simulate.copies import Copies
 from meshcast.simulate.events import Events
@@ -60,15 +60,18 @@ def place(
     rank = OneRank(lengths)
     if not block.concurrent:
         return _in_sequence(block, rank)[0]
+    if rates is not None and not block.copies:
+        # Of the orders only the length without contention is asked: the fastest runs with it.
+        seconds = [length.all for length in lengths]
+        order = min(block.orders, key=lambda order: stream_seconds(block, order, seconds))
+        return Placed.of(order, events_alone(block, order, lengths, estimates, rates))
     runs = [
         _in_order(block, order, rank)[0] if block.copies else Placed.of(order, streams_alone(block, order, lengths))
         for order in block.orders
     ]
     fastest = min(runs, key=lambda run: run.length.all)
-    if rates is None or block.copies:
-        earliest = min(runs, key=lambda run: run.length.last)
-        return replace(fastest, length=replace(fastest.length, last=earliest.length.last), early=earliest.order)
-    return Placed.of(fastest.order, events_alone(block, fastest.order, lengths, estimates, rates))
+    earliest = min(runs, key=lambda run: run.length.last)
+    return replace(fastest, length=replace(fastest.length, last=earliest.length.last), early=earliest.order)
 
 
 def place_together(

@@ -82,16 +82,22 @@ class SpeedShares:
     ) -> tuple[float, list[float]]:
         """The speed of a compute kernel (1 where there is none) and those of collectives beside it."""
         shares = list(self.network.shares(active)) if len(active) > 1 else [1.0] * len(active)
-        if self.contention is None or not active:
+        contention = self.contention
+        if contention is None or not active:
             return 1.0, shares
-        taken = [self.contention.taken(k, s) for k, s in zip(active, seconds, strict=True)]
-        memory = sum(each.memory * share for each, share in zip(taken, shares, strict=True))
-        if compute is None or not compute.time:
+        memory = cores = 0.0
+        for kernel, lasting, share in zip(active, seconds, shares, strict=True):
+            taken = contention.taken(kernel, lasting)
+            memory += taken.memory * share
+            cores += taken.cores
+        time = compute.time if compute is not None else 0.0
+        if compute is None or not time:
             speed = 1 / memory if memory > 1 else 1.0
             return 1.0, [share * speed for share in shares]
-        cores = min(MOST_CORES, sum(each.cores for each in taken))
-        busy, traffic, time = max(compute.compute_time, compute.core_time), compute.memory_time, compute.time
-        slower = time + max(busy / (1 - cores), traffic) - max(busy, traffic)
+        busy, traffic = compute.compute_time, compute.memory_time
+        if compute.core_time > busy:
+            busy = compute.core_time
+        slower = time + max(busy / (1 - min(MOST_CORES, cores)), traffic) - max(busy, traffic)
         memory += min(1.0, traffic / slower)
         speed = 1 / memory if memory > 1 else 1.0
         return time / slower * speed, [share * speed for share in shares]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from meshcast.lower import Kernel
+from meshcast.lower import CostKey, Kernel
 from meshcast.network import NetworkModel
 from meshcast.workload import Collective
 
@@ -46,11 +46,15 @@ class OnNetwork:
     model: NetworkModel
     factor: float = 1.0
     start_s: float = 0.0
+    _known: dict[CostKey, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def seconds(self, kernel: Kernel) -> float:
         """The model's time, changed; models that agree but for rounding must not put a step in different orders."""
-        seconds = max(0.0, self.model.seconds(collective_of_kernel(kernel)) * self.factor + self.start_s)
-        return float(f"{seconds:.12g}")
+        found = self._known.get(kernel.cost_key)
+        if found is None:
+            seconds = max(0.0, self.model.seconds(collective_of_kernel(kernel)) * self.factor + self.start_s)
+            found = self._known[kernel.cost_key] = float(f"{seconds:.12g}")
+        return found
 
     def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
         """The model's shares."""

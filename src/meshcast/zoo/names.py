@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,11 @@ def programs(model: Builder) -> list[Builder]:
 
 def zoo() -> dict[str, Builder]:
     """Every program by name."""
+    return dict(_programs())
+
+
+@functools.cache
+def _programs() -> Mapping[str, Builder]:
     return {program.name: program for model in models().values() for program in programs(model)}
 
 
@@ -67,7 +73,7 @@ def model_named(target: object) -> Builder | None:
             return read_builder(config)
         if not path.is_dir():
             return None
-    return zoo().get(str(target))
+    return _programs().get(str(target))
 
 
 def build(name: str, mesh: Mapping[str, int] | None = None, **overrides: Any) -> Program:

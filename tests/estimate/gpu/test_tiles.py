@@ -7,11 +7,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from meshcast.estimate.gpu import tiles
+from meshcast.estimate.gpu import GpuAnalytical, tiles
 from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
-from meshcast.estimate.gpu.tiles import TiledProduct, product_time
+from meshcast.estimate.gpu.tiles import TiledProduct, product_time, time_products
 from meshcast.hardware import load_device
+from meshcast.lower import Kernel, KernelKind
+from meshcast.workload import Gemm
 
 
 def machine() -> GpuMachine:
@@ -40,7 +42,50 @@ def test_splits_that_cannot_be_the_fastest_are_not_timed() -> None:
 @pytest.mark.parametrize("sides", [(8192, 8192, 8192), (64, 64, 65536), (300, 1000, 4096), (1, 50257, 768)])
 def test_what_is_left_out_is_slower(sides: tuple[int, int, int]) -> None:
     """Where all of them are timed, the answer is the same."""
-    gpu = machine()
-    fastest = product_time(product(*sides), gpu)
-    with patch.object(np, "flatnonzero", side_effect=lambda near: np.arange(len(near))):
-        assert product_time(product(*sides), gpu) == fastest
+    fastest = product_time(product(*sides), machine())
+    with patch.object(tiles._Tiled, "_may_be_fastest", lambda self, longest: np.nonzero(self._kept)):
+        assert product_time(product(*sides), machine()) == fastest
+
+
+class TestManyAtOnce:
+    """Products are timed together, and none is timed otherwise for its company."""
+
+    SIDES = ((8192, 8192, 8192), (64, 64, 65536), (300, 1000, 4096), (1, 50257, 768), (17, 8, 3))
+
+    def test_each_is_timed_as_alone(self) -> None:
+        together = machine()
+        asked = [product(*sides, split=split) for sides in self.SIDES for split in (True, False)]
+        time_products(asked, together)
+        assert [together.products[each] for each in asked] == [product_time(each, machine()) for each in asked]
+
+    def test_each_is_timed_once(self) -> None:
+        one = machine()
+        with patch.object(tiles, "_Tiled", side_effect=tiles._Tiled) as timed:
+            time_products([product(64, 64, 64)] * 3, one)
+            product_time(product(64, 64, 64), one)
+        assert timed.call_count == 1
+
+    def test_an_estimate_times_all_of_its_products_together(self) -> None:
+        sizes = (512, 1024, 2048)
+        with patch.object(tiles, "_Tiled", side_effect=tiles._Tiled) as timed:
+            GpuAnalytical().estimate([square_product(side) for side in sizes], load_device("h200"))
+        assert [len(call.args[0]) for call in timed.call_args_list] == [len(sizes)]
+
+
+def square_product(side: int) -> Kernel:
+    shape = Gemm(
+        batch=1, m=side, n=side, k=side, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16",
+        lhs_contracting_minor=True, rhs_contracting_minor=False,
+    )  # fmt: skip
+    bytes_ = 2 * side * side
+    return Kernel(
+        name="gemm", kind=KernelKind.GEMM, dtype="bf16", geometry=shape, matrix_flops=2.0 * side**3, read_bytes=2 * bytes_,
+        written_bytes=bytes_,
+    )  # fmt: skip
+
+
+def test_rows_that_groups_do_not_share_evenly_are_summed() -> None:
+    """49 * (1 / 49) is less than 1 in floating point: the sum of a group's partial results has no whole number of elements."""
+    uneven = TiledProduct(batch=49, m=1 / 49, n=64, k=65536, width=2, read=1e6, written=128, peak=989e12)
+    assert (uneven.batch * uneven.m * uneven.n) % 1
+    assert product_time(uneven, machine()).time > 0

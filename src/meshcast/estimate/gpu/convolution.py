@@ -24,7 +24,7 @@ from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.tiles import TiledProduct, product_time
-from meshcast.estimate.rates import matrix_rate
+from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, is_filter_gradient_call
 from meshcast.workload import Convolution, element_bytes
 
@@ -43,24 +43,39 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         products = kernel.matrix_flops / rate.flops
         terms = machine.named(("products at peak", "mma", products, "s"), ("launch", "launch", machine.launch, "s"))
         return GpuWork(time=machine.launch + products, formula="t = launch + mma", terms=terms)
-    p = machine.parameters
     joules = matrix_joules(kernel.matrix_flops, rate, machine.device)
     groups = max(shape.feature_groups, shape.batch_groups)
     if groups > 1 and _per_group(shape) == 1:
         return _depthwise(kernel, shape, machine)
-    taps = math.prod(shape.kernel)
     # A filter's gradient is written with channels and batch exchanged: its window is the image, its result the filter.
     gradient = is_filter_gradient_call(shape)
-    channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
     if groups == 1 and not gradient and _runs_directly(shape):
         return replace(_direct(kernel, shape, machine), matrix_joules=joules)
-    few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels
-    share = p.conv_few_channels if few else p.conv_share if taps > 1 else 1.0
-    product = _implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+    product = _tiled(kernel, shape, rate, machine)
+    taps = math.prod(shape.kernel)
     work = product_time(product, machine)
     if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
         work = work.then(_gathered(product.k, machine))
     return replace(work, matrix_joules=joules)
+
+
+def convolution_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | None:
+    """The product that `convolution` asks about; None where it has no tiles, or others."""
+    shape = kernel.geometry
+    if not isinstance(shape, Convolution):
+        return None
+    groups = max(shape.feature_groups, shape.batch_groups)
+    direct = _per_group(shape) == 1 if groups > 1 else not is_filter_gradient_call(shape) and _runs_directly(shape)
+    return None if direct else _tiled(kernel, shape, matrix_rate(kernel, machine.device), machine)
+
+
+def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) -> TiledProduct:
+    """The product that a convolution is, at the rate that its channels and taps leave."""
+    p, gradient = machine.parameters, is_filter_gradient_call(shape)
+    channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
+    few = max(shape.feature_groups, shape.batch_groups) == 1 and channels < FEW_CHANNELS <= shape.out_channels
+    share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
+    return _implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
 
 
 def _gathered(summed: float, machine: GpuMachine) -> GpuWork:

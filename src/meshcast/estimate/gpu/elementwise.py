@@ -32,9 +32,10 @@ def blocks(elements: float, machine: GpuMachine) -> float:
     """Thread blocks of a loop over `elements`: a thread takes up to four once every thread of the GPU has one.
 
     `blocks = elements / (128 u)`, `u = min(4, max(1, elements / threads))`: growing with elements and shrinking with SMs. Numbers
-    that four does not divide are taken by twos or one by one (XLA's `ComputeLoopFusionConfig`).
+    that four does not divide are taken by twos or one by one (XLA's `ComputeLoopFusionConfig`); so is a number that is no
+    whole one, such as what rows divided among groups and multiplied by them again may leave.
     """
-    even = next(factor for factor in (UNROLL, 2, 1) if not elements % factor)
+    even = next((factor for factor in (UNROLL, 2) if not elements % factor), 1)
     unroll = min(float(even), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
     return elements / (BLOCK * unroll)
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Estimates, Support, limiting
+from meshcast.estimate.estimator import Estimates, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.gpu.attention import attention
 from meshcast.estimate.gpu.clocks import power_draw
-from meshcast.estimate.gpu.convolution import convolution
+from meshcast.estimate.gpu.convolution import convolution, convolution_product
 from meshcast.estimate.gpu.elementwise import loop_fusion
-from meshcast.estimate.gpu.gemm import gemm
+from meshcast.estimate.gpu.gemm import gemm, gemm_product
 from meshcast.estimate.gpu.indexed import gather, scatter
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.other import declared, other, transpose
@@ -22,6 +22,7 @@ from meshcast.estimate.gpu.parameters import GpuCalibration, shipped_gpu_calibra
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.solvers import solver, solver_caveat, solver_interval
 from meshcast.estimate.gpu.sorting import sort
+from meshcast.estimate.gpu.tiles import time_products
 from meshcast.estimate.kind_model import KindModel
 from meshcast.estimate.roofline import light_bounds
 from meshcast.estimate.support import arithmetic_support
@@ -49,6 +50,8 @@ _MODELS: dict[KernelKind, KindModel[GpuMachine, GpuWork]] = {
     KernelKind.OTHER: KindModel(work=other),
     KernelKind.CUSTOM: KindModel(work=declared),
 }
+# What kernels with tiles ask for, to time them together.
+_PRODUCTS = {KernelKind.GEMM: gemm_product, KernelKind.CONVOLUTION: convolution_product}
 
 
 class GpuAnalytical:
@@ -77,13 +80,17 @@ class GpuAnalytical:
         caveat = _MODELS[kernel.kind].caveat(device)
         return replace(support, reason=caveat) if caveat else support
 
+    def product_floor(self, device: Device) -> ProductFloor:
+        """See `estimate.least`."""
+        return "time"
+
     def work(self, kernel: Kernel, device: Device) -> GpuWork:
         """The seconds of one kernel at the full clock, with the work that they come from."""
         return self._work(kernel, self._machine(device))
 
     def _work(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
-        if not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops):
-            terms = machine.named(("launch", "launch", machine.launch, "s"))  # tensors without elements
+        if _is_empty(kernel):
+            terms = machine.named(("launch", "launch", machine.launch, "s"))
             return GpuWork(time=machine.launch, formula="t = launch", terms=terms)
         return _MODELS[kernel.kind].work(kernel, machine)
 
@@ -118,6 +125,9 @@ class GpuAnalytical:
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times, energies and intervals of kernels at the full clock."""
         machine = self._machine(device)
+        tiled = [kernel for kernel in kernels if kernel.kind in _PRODUCTS and not _is_empty(kernel)]
+        products = [_PRODUCTS[kernel.kind](kernel, machine) for kernel in tiled]
+        time_products([product for product in products if product is not None], machine)
         works = [self._work(kernel, machine) for kernel in kernels]
         column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
         arithmetic, bytes_moved = light_bounds(kernels, device)
@@ -142,3 +152,8 @@ class GpuAnalytical:
             gap=GRAPH_GAP * machine.gap,
             draw=draw,
         )
+
+
+def _is_empty(kernel: Kernel) -> bool:
+    """Whether a kernel has nothing to move or compute: its tensors have no elements."""
+    return not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops)

@@ -31,28 +31,38 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _multiply_and_reduce(kernel, shape, machine)
     if shape.groups == 1 and is_elemental(shape):
         return _elemental(kernel, shape, machine)
+    product = _tiled(kernel, shape, rate, machine)
+    work = product_time(product, machine)
+    if is_tiny(shape):
+        work = min(work, _tiny(kernel, shape, machine), key=lambda each: each.time)
+    if element_bytes(shape.lhs_dtype) <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
+        work = _byte_product(product, shape, machine)
+    return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
+
+
+def gemm_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | None:
+    """The product that `gemm` asks about; None where it has no tiles, or none of this shape."""
+    shape = kernel.geometry
+    if not isinstance(shape, Gemm) or is_summed(shape) or (shape.groups == 1 and is_elemental(shape)):
+        return None
+    return _tiled(kernel, shape, matrix_rate(kernel, machine.device), machine)
+
+
+def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> TiledProduct:
+    """The product as libraries compute it; groups share out its rows."""
     element = element_bytes(shape.lhs_dtype)
-    # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
-    loaded = min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element
-    product = TiledProduct(
-        batch=shape.batch,
-        m=shape.m / max(1, shape.groups) if shape.groups > 1 else shape.m,
+    return TiledProduct(
+        batch=shape.batch * shape.groups if shape.groups > 1 else shape.batch,
+        m=shape.m / shape.groups if shape.groups > 1 else shape.m,
         n=shape.n,
         k=shape.k,
-        width=loaded,
+        # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
+        width=min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element,
         read=kernel.read_bytes,
         written=kernel.written_bytes,
         recency=kernel.recency,
         peak=rate.flops * _aligned(shape, machine),
     )
-    if shape.groups > 1:
-        product = replace(product, batch=shape.batch * shape.groups)
-    work = product_time(product, machine)
-    if is_tiny(shape):
-        work = min(work, _tiny(kernel, shape, machine), key=lambda each: each.time)
-    if element <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
-        work = _byte_product(product, shape, machine)
-    return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
 
 
 def _aligned(shape: Gemm, machine: GpuMachine) -> float:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from meshcast.base import made_quickly
 from meshcast.estimate import work
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.parameters import GpuParameters
 from meshcast.hardware import REACH_OF_TWO_PARTS, Device
+
+if TYPE_CHECKING:
+    from meshcast.estimate.gpu.tiles import TiledProduct
 
 # Where a p-norm joins arithmetic and memory, `d ln time / d ln compute` is `compute^p / (compute^p + memory^p)`: the share of
 # the time that follows the clock. p is the norm's uncalibrated value (`Parameters.overlap`), and not fitted apart: measured
@@ -88,6 +92,7 @@ class GpuMachine:
     parameters: GpuParameters
     cold_cache: bool = False
     explaining: bool = False
+    products: dict[TiledProduct, GpuWork] = field(default_factory=dict, init=False, repr=False, compare=False)  # timed
 
     def named(self, *terms: tuple[str, str, float, str]) -> tuple[Term, ...]:
         """Terms (name, symbol, value, unit) of a formula; none unless somebody asks, as estimates are made in bulk."""

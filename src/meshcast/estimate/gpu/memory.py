@@ -9,6 +9,7 @@ other's lines, and a cyclic sweep evicts what it will need next. A cache in one 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from meshcast.base import made_quickly
@@ -38,8 +39,15 @@ def hit_share(read: float, written: float, machine: GpuMachine, recency: Recency
     """
     if machine.cold_cache:
         return 0.0
-    full, none = machine.cache_window
-    free, slope = none - (read + machine.parameters.cache_written * written), none - full
+    return _held_share(read, written, recency, machine.cache_window, machine.parameters.cache_written)
+
+
+@functools.lru_cache(maxsize=16384)  # devices that differ in rates alone have the same
+def _held_share(
+    read: float, written: float, recency: Recency | None, window: tuple[float, float], dirty: float
+) -> float:
+    full, none = window
+    free, slope = none - (read + dirty * written), none - full
 
     def held(age: float) -> float:
         return min(1.0, max(0.0, (free - age) / slope))

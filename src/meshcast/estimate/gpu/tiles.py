@@ -18,17 +18,22 @@ Latencies are cycles, so that they follow a device's clock; what differs by gene
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import loop
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.lower import Recency
 
 Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.signedinteger]
+AT_ONCE = 32  # products whose tiles are worked out together: arrays that stay in a core's cache
 STEP_BYTES = 128
 SHARED_BYTES_PER_CYCLE = 128
 FETCH_BYTES_PER_CYCLE = 64
@@ -64,88 +69,156 @@ def _candidates() -> tuple[Array, Array, Array]:
 
 def product_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     """The fastest way to compute a product."""
-    bm, bn, splits = _candidates()
-    p = machine.parameters
-    bk = STEP_BYTES / product.width
-    keep = (splits == 1) | (product.k >= splits * bk * 2) if product.split else splits == 1
-    keep &= (bm <= max(64, 2 * product.m)) & (bn <= max(64, 2 * product.n))
-    bm, bn, splits = bm[keep], bn[keep], splits[keep]
+    found = machine.products.get(product)
+    if found is None:
+        time_products([product], machine)
+        found = machine.products[product]
+    return found
 
-    rows, columns = np.ceil(product.m / bm), np.ceil(product.n / bn)
-    tiles = rows * columns * product.batch * splits
-    steps = np.ceil(product.k / (bk * splits))
-    macs_per_cycle = product.peak / (2 * machine.sms * machine.device.peak_clock_hz)
-    generation = machine.generation
-    fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
-    step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
-    stages = np.minimum(np.maximum(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
-    waiting = np.maximum(step, p.load_cycles / stages)
-    waves = np.ceil(tiles / machine.sms)
-    # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
-    between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
-    compute = (waves * steps * waiting + (waves - 1) * between) / machine.clock
 
-    shared = 0.5 if generation.clusters else 1.0
-    sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
-    busy = np.minimum(tiles, machine.sms)
-    per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
-    fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
+def time_products(products: Iterable[TiledProduct], machine: GpuMachine) -> None:
+    """Works out what `product_time` will be asked: many at a time, as NumPy takes longer to be called than for one's tiles."""
+    waiting = [each for each in dict.fromkeys(products) if each not in machine.products]
+    for begin in range(0, len(waiting), AT_ONCE):
+        some = waiting[begin : begin + AT_ONCE]
+        machine.products.update(zip(some, _Tiled(some, machine).fastest(), strict=True))
 
-    results = product.batch * product.m * product.n
-    once = traffic(product.read, product.written, machine, efficiency=p.gemm_stream, recency=product.recency)
-    partial = np.where(splits > 1, splits * results * 4 / machine.cache_bandwidth, 0.0)
-    stored = once.seconds * product.written / max(1.0, product.read + product.written) / waves
-    moved = once.seconds + partial - stored
-    norm = p.overlap
-    longest = np.maximum(np.maximum(compute, fetch), moved)
-    # A norm lies between the longest of three and 3^(1/p) times as much: few tiles can be the fastest, and only these are timed.
-    bandwidth = max(machine.cache_bandwidth, machine.device.memory_bandwidth)  # that no sum of partial results exceeds
-    summed = machine.gap + machine.launch + splits * results * 4 / bandwidth
-    least = longest + stored + np.where(splits > 1, summed, 0.0)
-    most = float((longest * 3 ** (1 / norm) + stored)[splits == 1].min())
-    near = np.flatnonzero(~(least > most * (1 + 1e-9)))
-    powers = sum((seconds[near] / longest[near]) ** norm for seconds in (compute, fetch, moved))
-    joined = longest[near] * powers ** (1 / norm)
-    summing = {s: _summing(results, int(s), product.written, machine) for s in set(splits[near].tolist())}
-    extra = np.array([summing[s] for s in splits[near].tolist()])
-    time = machine.launch + p.prologue_cycles / machine.clock + joined + stored[near] + extra
-    fastest = int(np.argmin(time))
-    best = int(near[fastest])
-    return GpuWork(
-        time=float(time[fastest]),
-        compute=float(max(compute[best], fetch[best])),
-        computing=float((waves * steps * step + (waves - 1) * between)[best]) / machine.clock,
-        fixed=machine.launch + p.prologue_cycles / machine.clock + (machine.gap if splits[best] > 1 else 0.0),
-        memory=float(moved[best] + stored[best]),
-        dram_bytes=once.dram_bytes,
-        formula="t = launch + prologue + |compute, fetch, mem + partial - store|_p + store + sum",
-        terms=(
-            *machine.named(
-                ("tile rows", "bm", bm[best], ""),
-                ("tile columns", "bn", bn[best], ""),
-                ("parts of K", "s", splits[best], ""),
-                ("tiles", "n", tiles[best], ""),
-                ("waves", "w", waves[best], ""),
-                ("steps along K", "k", steps[best], ""),
-                ("cycles of a step", "c", waiting[best], ""),
-                ("efficiency of the matrix engine", "e", p.tensor_share, ""),
-                ("peak", "P", product.peak, "FLOP/s"),
-                ("cycles between tiles", "b", between, ""),
-                ("clock", "f", machine.clock, "Hz"),
-                ("arithmetic", "compute = (w k c + (w - 1) b)/f", compute[best], "s"),
-                ("operands from L2", "fetch", fetch[best], "s"),
-            ),
-            *once.terms,
-            *machine.named(
-                ("storing the last wave's results", "store", stored[best], "s"),
-                ("partial results", "partial", partial[best], "s"),
-                ("adding them up", "sum", extra[fastest], "s"),
-                ("filling the pipeline", "prologue", p.prologue_cycles / machine.clock, "s"),
-                ("launch", "launch", machine.launch, "s"),
-                ("norm of what overlaps", "p", norm, ""),
-            ),
-        ),
-    )
+
+class _Tiled:
+    """Products in all ways: arrays have a row for each product, and a column for each tile and split of K."""
+
+    def __init__(self, products: Sequence[TiledProduct], machine: GpuMachine) -> None:
+        self._products, self._machine = products, machine
+        p, generation = machine.parameters, machine.generation
+        self._bm, self._bn, self._splits = bm, bn, splits = _candidates()
+        m, n, k = (_column([getattr(each, name) for each in products]) for name in ("m", "n", "k"))
+        bk = _column([STEP_BYTES / each.width for each in products])
+        self._kept = (splits == 1) | ((k >= splits * bk * 2) & _column([each.split for each in products]).astype(bool))
+        self._kept &= (bm <= np.maximum(64, 2 * m)) & (bn <= np.maximum(64, 2 * n))
+
+        rows, columns = np.ceil(m / bm), np.ceil(n / bn)
+        self._tiles = tiles = rows * columns * _column([each.batch for each in products]) * splits
+        self._steps = steps = np.ceil(k / (bk * splits))
+        macs_per_cycle = _column([each.peak / (2 * machine.sms * machine.device.peak_clock_hz) for each in products])
+        fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
+        self._step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
+        stages = np.minimum(np.maximum(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
+        self._waiting = np.maximum(self._step, p.load_cycles / stages)
+        self._waves = waves = np.ceil(tiles / machine.sms)
+        # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
+        self._between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
+        self._compute = (waves * steps * self._waiting + (waves - 1) * self._between) / machine.clock
+
+        shared = 0.5 if generation.clusters else 1.0
+        sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
+        busy = np.minimum(tiles, machine.sms)
+        per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
+        self._fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
+
+        self._results = [each.batch * each.m * each.n for each in products]
+        self._once = [
+            traffic(each.read, each.written, machine, efficiency=p.gemm_stream, recency=each.recency)
+            for each in products
+        ]
+        self._partial = np.where(splits > 1, splits * _column(self._results) * 4 / machine.cache_bandwidth, 0.0)
+        seconds = [once.seconds for once in self._once]
+        writing = [
+            once * each.written / max(1.0, each.read + each.written)
+            for once, each in zip(seconds, products, strict=True)
+        ]
+        self._stored = _column(writing) / waves
+        self._moved = _column(seconds) + self._partial - self._stored
+
+    def fastest(self) -> list[GpuWork]:
+        """The fastest way of each product."""
+        machine, norm = self._machine, self._machine.parameters.overlap
+        longest = np.maximum(np.maximum(self._compute, self._fetch), self._moved)
+        near = self._may_be_fastest(longest)
+        powers = sum((seconds[near] / longest[near]) ** norm for seconds in (self._compute, self._fetch, self._moved))
+        joined = longest[near] * powers ** (1 / norm)
+        summing = self._summing(near)
+        prologue = machine.parameters.prologue_cycles / machine.clock
+        time = machine.launch + prologue + joined + self._stored[near] + summing
+        ends = np.searchsorted(near[0], np.arange(len(self._products) + 1))
+        found = []
+        for row, (begin, end) in enumerate(itertools.pairwise(ends.tolist())):
+            fastest = begin + int(np.argmin(time[begin:end]))
+            place = row, int(near[1][fastest])
+            found.append(self._work(place, float(time[fastest]), float(summing[fastest])))
+        return found
+
+    def _may_be_fastest(self, longest: Array) -> tuple[Indices, ...]:
+        """The ways of each product that are timed, by the longest of what overlaps.
+
+        A norm lies between the longest of three and 3^(1/p) times as much, so that few tiles can be the fastest.
+        """
+        machine, splits = self._machine, self._splits
+        bandwidth = max(
+            machine.cache_bandwidth, machine.device.memory_bandwidth
+        )  # no sum of partial results exceeds it
+        summed = machine.gap + machine.launch + splits * _column(self._results) * 4 / bandwidth
+        least = longest + self._stored + np.where(splits > 1, summed, 0.0)
+        at_most = longest * 3 ** (1 / machine.parameters.overlap) + self._stored
+        most = np.where(self._kept & (splits == 1), at_most, np.inf).min(axis=1, keepdims=True)
+        return np.nonzero(self._kept & ~(least > most * (1 + 1e-9)))
+
+    def _summing(self, near: tuple[Indices, ...]) -> Array:
+        """Seconds that adding up the partial results takes beside the product."""
+        ways = list(zip(near[0].tolist(), self._splits[near[1]].tolist(), strict=True))
+        seconds = {
+            (row, splits): _summing(self._results[row], int(splits), self._products[row].written, self._machine)
+            for row, splits in set(ways)
+        }
+        return np.array([seconds[way] for way in ways])
+
+    def _work(self, at: tuple[int, int], time: float, summing: float) -> GpuWork:
+        """The work of a product in one way."""
+        machine, p, (row, way) = self._machine, self._machine.parameters, at
+        prologue, once = p.prologue_cycles / machine.clock, self._once[row]
+        arithmetic = self._waves[at] * self._steps[at] * self._step[at] + (self._waves[at] - 1) * self._between
+        return GpuWork(
+            time=time,
+            compute=float(max(self._compute[at], self._fetch[at])),
+            computing=float(arithmetic) / machine.clock,
+            fixed=machine.launch + prologue + (machine.gap if self._splits[way] > 1 else 0.0),
+            memory=float(self._moved[at] + self._stored[at]),
+            dram_bytes=once.dram_bytes,
+            formula="t = launch + prologue + |compute, fetch, mem + partial - store|_p + store + sum",
+            terms=(*self._terms(at), *once.terms, *self._last_terms(at, summing)) if machine.explaining else (),
+        )
+
+    def _terms(self, at: tuple[int, int]) -> tuple[Term, ...]:
+        machine, (row, way) = self._machine, at
+        return machine.named(
+            ("tile rows", "bm", self._bm[way], ""),
+            ("tile columns", "bn", self._bn[way], ""),
+            ("parts of K", "s", self._splits[way], ""),
+            ("tiles", "n", self._tiles[at], ""),
+            ("waves", "w", self._waves[at], ""),
+            ("steps along K", "k", self._steps[at], ""),
+            ("cycles of a step", "c", self._waiting[at], ""),
+            ("efficiency of the matrix engine", "e", machine.parameters.tensor_share, ""),
+            ("peak", "P", self._products[row].peak, "FLOP/s"),
+            ("cycles between tiles", "b", self._between, ""),
+            ("clock", "f", machine.clock, "Hz"),
+            ("arithmetic", "compute = (w k c + (w - 1) b)/f", self._compute[at], "s"),
+            ("operands from L2", "fetch", self._fetch[at], "s"),
+        )
+
+    def _last_terms(self, at: tuple[int, int], summing: float) -> tuple[Term, ...]:
+        machine = self._machine
+        return machine.named(
+            ("storing the last wave's results", "store", self._stored[at], "s"),
+            ("partial results", "partial", self._partial[at], "s"),
+            ("adding them up", "sum", summing, "s"),
+            ("filling the pipeline", "prologue", machine.parameters.prologue_cycles / machine.clock, "s"),
+            ("launch", "launch", machine.launch, "s"),
+            ("norm of what overlaps", "p", machine.parameters.overlap, ""),
+        )
+
+
+def _column(values: Sequence[float]) -> Array:
+    return np.array(values, dtype=np.float64)[:, None]
 
 
 def _summing(results: float, splits: int, written: float, machine: GpuMachine) -> float:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,11 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.estimate.estimator import Array
+from meshcast.estimate.profiled.distances import apart, doubled_products, pieces, squares
 
 NEIGHBOURS = 48
 # Queries whose distances to a family are worked on together: some hundred KB, which stay in a core's cache, and in pages that
 # the process has already. Fresh pages for all queries at once would take as long as the arithmetic.
-AT_ONCE = 32
+AT_ONCE = 8
 # Of the rows that were left out, by their intervals; a program of several kernels adds them up and is covered more often.
 COVERED = 0.85
 FOLDS = 5
@@ -55,7 +57,7 @@ class KernelFamily:
     sizes: Array = field(init=False, repr=False)  # `|x|^2` of every place
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", _squares(self.places))
+        object.__setattr__(self, "sizes", squares(self.places))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -91,42 +93,57 @@ class Answers:
 
 def predict(family: KernelFamily, queries: Array) -> Answers:
     """The conditional mean and deviation at some places."""
-    product = 2 * queries @ family.places.T
-    asked, which = _distinct(queries, product)
-    own = _squares(queries)
+    asked = _Asked(queries)
+    own = squares(queries)
     answered = []
-    for begin in range(0, len(asked), AT_ONCE):
-        some = asked[begin : begin + AT_ONCE]
-        answered.append(_conditional(family, _apart(own[some, None] + family.sizes, product[some])))
-    y, deviation, nearest = (np.concatenate(column)[which] for column in zip(*answered, strict=True))
+    for some in pieces(len(queries), AT_ONCE):
+        product = doubled_products(queries[some], family.places)
+        new = asked.new(product)
+        if new:
+            product = product if len(new) == len(product) else product[new]
+            answered.append(_conditional(family, apart(own[some][new, None] + family.sizes, product)))
+    y, deviation, nearest = (np.concatenate(column)[asked.which] for column in zip(*answered, strict=True))
     return Answers(y=y, deviation=deviation, nearest=nearest)
 
 
-def _distinct(queries: Array, product: Array) -> tuple[list[int], list[int]]:
-    """The first query at every place, and for each query which of those it is.
+class _Asked:
+    """Finds queries at places that were asked about before: which answer each of them has.
 
     Equal rows of a matrix product may differ in their last bits by where they stand, and are two places then.
     """
-    asked: list[int] = []
-    which: list[int] = []
-    first: dict[bytes, int] = {}
-    for query, place in enumerate(queries):
-        known = first.setdefault(place.tobytes(), len(asked))
-        if known == len(asked) or not np.array_equal(product[query], product[asked[known]]):
-            known = len(asked)
-            asked.append(query)
-        which.append(known)
-    return asked, which
+
+    def __init__(self, queries: Array) -> None:
+        self._places = [place.tobytes() for place in queries]
+        self._often = Counter(self._places)
+        self._known: dict[bytes, tuple[int, Array]] = {}  # answers of places that come again, with their products
+        self._answers = 0
+        self.which: list[int] = []  # for each query that was seen
+
+    def new(self, products: Array) -> list[int]:
+        """Those of the next queries that have to be answered, by their rows of products."""
+        found = []
+        for row, product in enumerate(products):
+            place = self._places[len(self.which)]
+            known = self._known.get(place)
+            if known is not None and np.array_equal(product, known[1]):
+                self.which.append(known[0])
+                continue
+            if known is None and self._often[place] > 1:
+                self._known[place] = self._answers, product.copy()
+            self.which.append(self._answers)
+            self._answers += 1
+            found.append(row)
+        return found
 
 
-def _conditional(family: KernelFamily, apart: Array) -> tuple[Array, Array, Array]:
+def _conditional(family: KernelFamily, distances: Array) -> tuple[Array, Array, Array]:
     """The columns of `Answers` at places that are so far from the family's."""
     count = min(NEIGHBOURS, len(family))
-    chosen = np.argpartition(apart, count - 1, axis=1)[:, :count]
-    near = np.take_along_axis(apart, chosen, axis=1)
+    chosen = np.argpartition(distances, count - 1, axis=1)[:, :count]
+    near = np.take_along_axis(distances, chosen, axis=1)
     places = family.places[chosen]  # [queries, count, features]
-    sizes = _squares(places)
-    covariance = _apart(sizes[:, :, None] + sizes[:, None, :], 2 * places @ np.swapaxes(places, -1, -2))
+    sizes = squares(places)
+    covariance = apart(sizes[:, :, None] + sizes[:, None, :], 2 * places @ np.swapaxes(places, -1, -2))
     np.divide(covariance, -family.length, out=covariance)
     np.exp(covariance, out=covariance)
     covariance *= family.signal
@@ -194,16 +211,3 @@ def _left_out(family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.ND
         errors[asked] = family.y[asked] - answers.y
         deviations[asked] = answers.deviation
     return errors[judged], deviations[judged]
-
-
-def _squares(places: Array) -> Array:
-    """`|a|^2` of every place."""
-    squares: Array = (places**2).sum(-1)
-    return squares
-
-
-def _apart(squares: Array, product: Array) -> Array:
-    """`|a - b|` of every pair, by `|a|^2 + |b|^2 - 2 a b`; the sums of squares are overwritten."""
-    squares -= product
-    np.maximum(squares, 0.0, out=squares)
-    return np.sqrt(squares, out=squares)

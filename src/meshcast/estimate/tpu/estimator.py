@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshcast.estimate.estimator import Estimates, Origin, Support, limiting
+from meshcast.estimate.estimator import Estimates, Origin, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.kind_model import KindModel
 from meshcast.estimate.roofline import Roofline
@@ -68,6 +68,10 @@ class TpuAnalytical:
             return Support(level="no", reason=f"{device.name} says nothing about its systolic arrays")
         support = arithmetic_support(kernel, device)
         return replace(support, reason=model_of(kernel).caveat(device)) if support.level == "yes" else support
+
+    def product_floor(self, device: Device) -> ProductFloor:
+        """See `estimate.least`."""
+        return "core_time"
 
     def work(self, kernel: Kernel, device: Device) -> TimedWork:
         """The seconds of one kernel, with the work that they come from."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from meshcast.base import AnsweredOnce, UnsupportedError, UsageError
+from meshcast.base import AnsweredOnce, KeptBeside, UnsupportedError, UsageError
 from meshcast.hardware import HEALTHY, Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.nodes.one_channel import one_channel_run
@@ -150,13 +150,21 @@ class PipelineJob:
         """One of its programs on the hardware of one stage, and the names of its results; each is prepared once."""
         return self._kept.answer(program_key(target), lambda: self._prepare(target))
 
+    @cached_property
+    def _of_stages(self) -> Options:
+        """What the programs of stages are asked with: devices and their state are the job's."""
+        return self.options.having(devices=None, conditions=HEALTHY)
+
     def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
-        stage = self.options.having(devices=None, conditions=HEALTHY)
-        job = self.part_job(target, stage)
-        names = result_names(job.program.module, where=job.program.source)
+        job = self.part_job(target, self._of_stages)
+        program = job.program
+        names = _NAMES.of(program.module, None, lambda: result_names(program.module, where=program.source))
         run = job.as_program().run
         devices = self.pipeline.devices
         return replace(run, whole=False, job_devices=devices, interval=self.interval, brief=self.brief), names
+
+
+_NAMES: KeptBeside[tuple[str, ...]] = KeptBeside(64)  # of results, by program
 
 
 def _check_asked(pipeline: Pipeline, options: Options) -> None:

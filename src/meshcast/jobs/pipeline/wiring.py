@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshcast.base import UnsupportedError, UsageError
+from meshcast.base import KeptBeside, UnsupportedError, UsageError
 from meshcast.workload import Tensor
 
 if TYPE_CHECKING:
@@ -33,8 +33,13 @@ class PartProgram:
     def arguments(self, prefix: str) -> Values:
         """Arguments whose path starts so, by the rest of it."""
         workload = self.run.workload
-        names = (argument.name for argument in workload.arguments)
-        return _selected(zip(names, (workload.tensors[value] for value in workload.body.inputs), strict=False), prefix)
+
+        def selected() -> Values:
+            names = (argument.name for argument in workload.arguments)
+            values = (workload.tensors[value] for value in workload.body.inputs)
+            return _selected(zip(names, values, strict=False), prefix)
+
+        return _SELECTED.of(workload.body, prefix, selected)
 
     def outputs(self, prefix: str) -> Values:
         """Results whose path starts so, by the rest of it.
@@ -50,7 +55,9 @@ class PartProgram:
                 where=self.where,
                 fix="use --lowering modelled",
             )
-        return _selected(zip(self.results, tensors, strict=True), prefix)
+        return _SELECTED.of(
+            workload.body, (self.results, prefix), lambda: _selected(zip(self.results, tensors, strict=True), prefix)
+        )
 
     def argument_names(self) -> str:
         """The first parts of its arguments' names, for messages."""
@@ -60,6 +67,10 @@ class PartProgram:
     def result_names(self) -> str:
         """The paths of its results, for messages."""
         return ", ".join(name or "unnamed" for name in self.results[:6]) + (", ..." if len(self.results) > 6 else "")
+
+
+# A sweep over hardware asks the same programs again and again; nobody changes what is found.
+_SELECTED: KeptBeside[Values] = KeptBeside(512)
 
 
 def _selected(values: zip[tuple[str, Tensor]], prefix: str) -> Values:

@@ -115,5 +115,7 @@ class ProgramJob:
 
     def as_program(self) -> ProgramJob:
         """The same program without its target: sizes and settings are in it, and it is no model any more."""
-        options = self.options.having(dims={}, settings={})
+        options = self.options
+        if options.program.dims or options.program.settings:
+            options = options.having(dims={}, settings={})
         return replace(self, source=ObjectSource(made=self.program), given=options, options=options, asked=None)

@@ -70,7 +70,7 @@ def counted_prediction(run: Run, counted: Counted, fidelity: str) -> Prediction:
 
 def _idle(run: Run) -> tuple[str, ...]:
     """What to say of `--overlap` where the user asked for it in vain: one program has no passes to pair, either."""
-    if not run.whole or "overlap" not in run.options.asked:
+    if not run.whole or run.brief or "overlap" not in run.options.asked:
         return ()
     return (*run.lowered.idle, *((NOTHING_PAIRED,) if run.options.lowering.rewrites.paired_passes else ()))
 

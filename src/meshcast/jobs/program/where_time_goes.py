@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -61,17 +62,20 @@ def top_kernels(run: Run, limit: int = 10) -> tuple[KernelShare, ...]:
         if kernel.collective is None:
             key = (kernel.name, kernel.cost_key)
             groups[key] = (kernel, groups.get(key, (kernel, 0))[1] + count)
-    shares = [
-        KernelShare(
-            name=described_kernel(kernel, run.lowered),
-            count=count,
-            seconds=count * run.kernels[kernel].time,
-            limited_by=run.kernels[kernel].limited_by,
-            location=kernel.location,
-        )
-        for kernel, count in groups.values()
-    ]
-    return tuple(sorted(shares, key=lambda share: -share.seconds)[:limit])
+    times = [(count * run.kernels[kernel].time, count, kernel) for kernel, count in groups.values()]
+    longest = heapq.nsmallest(limit, times, key=lambda timed: -timed[0])  # of equal ones the first
+    return tuple(
+        [
+            KernelShare(
+                name=described_kernel(kernel, run.lowered),
+                count=count,
+                seconds=seconds,
+                limited_by=run.kernels[kernel].limited_by,
+                location=kernel.location,
+            )
+            for seconds, count, kernel in longest
+        ]
+    )
 
 
 def communication_summary(run: Run) -> Communication:

@@ -10,6 +10,7 @@ among this Python's packages too, where the extra `gpu-compiler` has put them.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -50,7 +51,7 @@ class Installation:
 
 def wanted_release() -> str:
     """The plugin's release that is installed: the measured one, or jaxlib's own where that is newer."""
-    return max(MEASURED, metadata.version("jaxlib"), key=_release)
+    return max(MEASURED, _jaxlib_version(), key=_release)
 
 
 def own_folder() -> Path:
@@ -60,7 +61,7 @@ def own_folder() -> Path:
 
 def found_gpu_compiler() -> Installation | str:
     """The compiler that this jaxlib can load; else, in words, why there is none."""
-    jaxlib = metadata.version("jaxlib")
+    jaxlib = _jaxlib_version()
     others: list[str] = []
     for folder in _places():
         for name, inside in _PLUGINS.items():
@@ -108,6 +109,12 @@ def _places() -> list[Path]:
 def _release(version: str) -> tuple[int, ...]:
     """A version's numbers, in order; what follows them (a candidate, a build) does not count."""
     return tuple(int(number) for number in re.findall(r"\d+", version.split("+")[0].split("rc")[0].split(".dev")[0]))
+
+
+@functools.cache
+def _jaxlib_version() -> str:
+    """Of the jaxlib that this process runs with; asked for by every prediction, and a millisecond to look up."""
+    return metadata.version("jaxlib")
 
 
 def _version(distribution: str, folder: Path) -> str | None:

@@ -1,19 +1,22 @@
 """What shapes of CUDA code get out of a GPU's memory, relative to code that streams; free of torch.
 
-Measured on one H200 in traces of eager PyTorch 2.11 (torchvision's ResNet-50, MobileNetV3 and Swin, transformers' Qwen3 and
-BERT): rates of one kind of kernel over its bytes, divided by `STREAM`. They are shares of a rate, or times a block takes, so that
-they carry over to other GPUs as far as cores grow with bandwidth.
+Measured on one H200 in traces of eager PyTorch 2.11 (torchvision's ResNet-50, MobileNetV3, Swin, RegNet and DenseNet,
+transformers' Qwen3 and BERT): rates of one kind of kernel over its bytes, divided by `STREAM`. They are shares of a rate, or
+times a block takes, so that they carry over to other GPUs as far as cores grow with bandwidth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
-from meshcast.programs.pytorch.recorded import View
+from meshcast.programs.pytorch.recorded import BYTES, View
 
 STREAM = 4.2e12  # bytes a second of a vectorised elementwise kernel, the rate that shares are of
 _INDEXED = 450e9  # elements a second where each one's place is computed (`elementwise_kernel`, `Loops.cuh`)
 _JOINED = 220e9  # of concatenations (`CatArrayBatchedCopy`)
+_JOINED_WIDE = 0.62  # the share of those that move 16 bytes at a time (`CatArrayBatchedCopy_vectorized`)
+_WIDE = 16
 UNROLLED = 0.55  # operands of several dtypes: four elements a thread, loaded one by one
 REGULAR_ROWS = 0.75  # a row's elements stay with the block that reads them
 TWICE_READ = 0.5  # rows that are too long to stay, read once more
@@ -34,6 +37,9 @@ WARP_ROW = 0.18e-9  # where a warp does one or two
 SUM_ROWS = 3e-6  # seconds that a reduction over rows takes at least beside its bytes
 SUM_COLUMNS = 12e-6  # the same down columns: parts wait for each other
 _CHANNEL = 2.4e9  # bytes a second of one block, where a channel has one
+CHANNEL_STATISTICS = 1.65e9  # the same where each number renews a mean and a variance (Welford)
+CUDNN_CHANNEL = 7.9e9  # of cuDNN's batch norm in training, which reads and writes images once
+CUDNN_CHANNEL_BACKWARD = 5.4e9
 _BLOCKS = 528  # of them that run at once, four on each of 132 SMs
 
 
@@ -49,12 +55,16 @@ def indexed(takes: Sequence[View], gives: Sequence[View], *, rate: float = _INDE
     return min(1.0, moved / (elements / rate)) if elements and moved else 1.0
 
 
-def joined(takes: Sequence[View], gives: Sequence[View]) -> float:
-    """The share of a concatenation."""
+def joined(takes: Sequence[View], gives: Sequence[View], *, dim: int) -> float:
+    """The share of a concatenation along `dim`; 16 bytes move at a time where every piece lies so (`Shape.cu`)."""
+    pieces = [view for view in takes if view.elements]
+    runs = [prod(view.shape[dim % len(view.shape) :]) * BYTES[view.dtype] for view in pieces if view.shape]
+    if all(view.contiguous for view in pieces) and not any(run % _WIDE for run in runs):
+        return _JOINED_WIDE
     return indexed(takes, gives, rate=_JOINED)
 
 
-def by_channel(view: View) -> float:
-    """The share of a kernel with one block a channel of images that lie channel by channel."""
+def by_channel(view: View, *, rate: float = _CHANNEL) -> float:
+    """The share of a kernel with one block a channel, of `rate` bytes a second, of images that lie channel by channel."""
     channels = view.shape[1] if len(view.shape) > 1 else 1
-    return min(channels, _BLOCKS) * _CHANNEL / STREAM
+    return min(1.0, min(channels, _BLOCKS) * rate / STREAM)

@@ -83,7 +83,8 @@ def _dropout(op: AtenOp) -> Iterator[Launch]:
 
 
 def _joined(op: AtenOp) -> Iterator[Launch]:
-    yield replace(pointwise(op.name, _read(op), op.gives, ("select",)), share=joined(op.takes, op.gives))
+    share = joined(op.takes, op.gives, dim=int(op.told.get("dim", 0)))
+    yield replace(pointwise(op.name, _read(op), op.gives, ("select",)), share=share)
 
 
 def _rolled(op: AtenOp) -> Iterator[Launch]:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from meshcast.programs.pytorch.code_shapes import (
+    CHANNEL_STATISTICS,
     COLUMNS,
+    CUDNN_CHANNEL,
+    CUDNN_CHANNEL_BACKWARD,
     NORMALISED,
     REGULAR_ROWS,
     ROW,
@@ -147,11 +150,25 @@ def channels_last(view: View) -> bool:
 
 
 def _batch_norm(op: AtenOp) -> Iterator[Launch]:
-    """`_batch_norm_impl_index`: cuDNN's kernels for fp32, else ATen's: statistics, running ones, then the transformation."""
+    """`_batch_norm_impl_index`: cuDNN's one kernel, or ATen's: statistics, running ones, then the transformation."""
     view = op.takes[0]
     last, half = channels_last(view), view.dtype != "float32"
     dims = tuple(d for d in range(len(view.shape)) if d != 1)
-    if op.told.get("training", True) and "no_training" not in op.name:
+    training = op.told.get("training", True) and "no_training" not in op.name
+    if training and _normalised_by_cudnn(view):
+        yield Launch(
+            name="bn_fw_tr",
+            form="reduce",
+            takes=op.takes,
+            gives=op.gives,
+            stages=(
+                Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),
+                Arithmetic(ops=("subtract", "multiply", "multiply", "add"), shape=view.shape),
+            ),
+            share=by_channel(view, rate=CUDNN_CHANNEL),
+        )
+        return
+    if training:
         statistics = op.gives[1:] or op.gives[:1]
         yield Launch(
             name="batch_norm_collect_statistics",
@@ -159,7 +176,7 @@ def _batch_norm(op: AtenOp) -> Iterator[Launch]:
             takes=(view,),
             gives=statistics,
             stages=(Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),),
-            share=COLUMNS if last else by_channel(view),
+            share=COLUMNS if last else by_channel(view, rate=CHANNEL_STATISTICS),
         )
         if half:
             yield pointwise("batch_norm_update_stats", statistics[:1], statistics[:1], ("multiply", "add"))
@@ -173,9 +190,18 @@ def _batch_norm(op: AtenOp) -> Iterator[Launch]:
     )
 
 
+def _normalised_by_cudnn(view: View) -> bool:
+    """Whether cuDNN normalises in training: images that lie channel by channel, in any dtype but bf16 (`Normalization.cpp`)."""
+    return view.dtype != "bfloat16" and len(view.shape) > 2 and not channels_last(view)
+
+
 def _batch_norm_backward(op: AtenOp) -> Iterator[Launch]:
     view = op.takes[0]
     dims = tuple(d for d in range(len(view.shape)) if d != 1)
+    if _normalised_by_cudnn(view):
+        share = by_channel(view, rate=CUDNN_CHANNEL_BACKWARD)
+    else:
+        share = COLUMNS / 2 if channels_last(view) else by_channel(view) * 1.2
     yield Launch(
         name="batch_norm_backward",
         form="reduce",
@@ -185,7 +211,7 @@ def _batch_norm_backward(op: AtenOp) -> Iterator[Launch]:
             Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),
             Arithmetic(ops=("multiply", "subtract", "multiply"), shape=view.shape),
         ),
-        share=COLUMNS / 2 if channels_last(view) else by_channel(view) * 1.2,
+        share=share,
     )
 
 

@@ -11,16 +11,17 @@ const Plots = (() => {
     axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true, formatter: (value) => (unit === "share" ? `${Number((100 * value).toPrecision(3))} %` : Units.shown(value, unit)) },
     nameTextStyle: { color: Page.colour("soft"), fontSize: 12 }, minorSplitLine: { show: false }, ...more,
   });
-  // A chart on a host, made again whenever colours or sizes change.
+  // A chart on a host, made again whenever colours or sizes change; what is returned makes it again for other reasons.
   const chart = (host, options, made = () => {}) => {
     let plot = null;
-    Page.draws(() => {
+    const draw = () => {
       if (!host.clientWidth) return;  // not shown
       if (plot && (plot.getWidth() !== host.clientWidth || plot.getHeight() !== host.clientHeight)) plot.resize();
       if (!plot) { plot = echarts.init(host, null, { renderer: "svg" }); made(plot); }
       plot.setOption({ animation: false, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily }, ...options(host.clientWidth) }, true);
-    });
-    return () => plot;
+    };
+    Page.draws(draw);
+    return draw;
   };
   const table = (title, pairs, meaning) => { const box = Page.lines(title, pairs, meaning); for (const row of box.querySelectorAll(".row")) row.style.cssText = "display:flex;justify-content:space-between;gap:18px"; return box; };
 
@@ -36,6 +37,7 @@ const Plots = (() => {
     const bounds = { compute: "compute", memory: "memory", latency: "overhead" };
     chart(host, (width) => {
       const narrow = width < 560;
+      const decades = Math.ceil(Math.log10(top * 1.3) - Math.log10(floor));
       const lines = [];
       const highest = Math.max(...peaks.map((roof) => roof.value));
       let above = Infinity;  // of a label that is too near to the one above it, the list below the plot has the figures
@@ -49,7 +51,7 @@ const Plots = (() => {
       return {
         grid: { left: narrow ? 62 : 82, right: narrow ? 14 : 28, top: 24, bottom: 46 },
         xAxis: axis("", { type: "log", min: low, max: high, name: "FLOPs per byte", nameLocation: "middle", nameGap: 28, axisLabel: { color: Page.colour("soft"), fontSize: 11, formatter: (v) => String(Number(v.toPrecision(3))) } }),
-        yAxis: axis("FLOP/s", { type: "log", splitNumber: narrow ? 6 : 12, min: floor, max: 10 ** Math.ceil(Math.log10(highest * 1.3)) }),
+        yAxis: axis("FLOP/s", { type: "log", interval: Math.ceil(decades / (narrow ? 6 : 11)), min: floor, max: 10 ** Math.ceil(Math.log10(highest * 1.3)) }),
         tooltip: { trigger: "item", ...tooltip(({ data: given }) => {
           const point = given.point;
           return point && table(point.name, [

@@ -115,7 +115,6 @@
 
   // Parallel coordinates: a line for each point, axes for what varies and what is measured.
   const parallelHost = document.querySelector('[data-plot="parallel"]');
-  let silent = false;
   const parallelOptions = () => ({
     parallel: { left: 46, right: 90, top: 52, bottom: 22, parallelAxisDefault: { nameTextStyle: { color: Page.colour("soft"), fontSize: 11 }, nameGap: 14, areaSelectStyle: { color: Page.colour("accent"), borderColor: Page.colour("accent"), opacity: 0.2, width: 18 } } },
     parallelAxis: data.axes.map((column, at) => ({
@@ -131,11 +130,10 @@
       })),
     }],
   });
-  const refresh = () => { shownRows = fill(); const plot = drawFront && drawFront(); if (plot) plot.setOption({ animation: false, ...frontOptions(host.clientWidth) }, true); };
+  const refresh = () => { shownRows = fill(); drawFront(); };
   shownRows = fill();
   drawFront = Plots.chart(host, frontOptions);
   Plots.chart(parallelHost, parallelOptions, (plot) => plot.on("axisareaselected", () => {
-    if (silent) return;
     const option = plot.getOption();
     state.ranges.clear();
     option.parallelAxis.forEach((each, at) => {

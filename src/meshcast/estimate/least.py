@@ -1,0 +1,93 @@
+"""What a matrix product takes at least, whatever is fused into it and wherever its operands lie.
+
+Which elementwise work a lowering fuses into a product, and which of its operands the cache still holds, depend on the
+program around it; the sides of the product do not. An estimator that can say so (`product_floor`) is asked about the product
+alone, without a byte to move: no kernel with that product is answered by less than the `time`, or the `core_time`, of that
+answer.
+
+- `roofline`, time: `max(F / P, V / v, T / t, bytes / W)` is a maximum over terms that only grow.
+- `analytical` on GPUs, time: for each tile, `|compute, fetch, M - store|_p + store` with `store <= M` grows with `M` and
+  with `store`: the norm grows with each of its terms, and by no more than the term does, so that what `store` takes from the
+  third it adds in full. The fastest tile of a kernel without bytes is no slower than its fastest with them. Fused attention
+  is a norm of products and bytes, and clears that geometry alone decides.
+- `analytical` on TPUs, core time: `t0 + max(mem, longest + (sum - longest) / n)` is never below the longest of its engines,
+  which bytes and fused work only add to; of fused attention the blocks that are fastest without bytes are those that keep
+  the engines busy for the shortest time.
+
+Of any other estimator products are taken at the speed of light, below which none of the package's own answers: the profiled
+one is cut off there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from meshcast.estimate.chain import answering, estimate_each
+from meshcast.estimate.estimator import Estimator
+from meshcast.estimate.roofline import light_bounds
+from meshcast.hardware import Device
+from meshcast.lower import CostKey, Kernel, KernelKind
+from meshcast.workload import Gemm, Geometry
+
+PRODUCTS = frozenset({KernelKind.GEMM, KernelKind.ATTENTION})
+
+
+def is_product(kernel: Kernel) -> bool:
+    """Whether a kernel multiplies matrices whose sides are known; products with vectors are sums, and not counted."""
+    shape = kernel.geometry
+    return kernel.kind in PRODUCTS and kernel.matrix_flops > 0 and shape is not None and not is_vector(shape)
+
+
+def is_vector(shape: Geometry) -> bool:
+    """Whether a product is one with a vector."""
+    return isinstance(shape, Gemm) and min(shape.m, shape.n) == 1
+
+
+def least_seconds(
+    kernels: Sequence[Kernel], device: Device, estimators: Sequence[Estimator], *, first_named: bool = False
+) -> dict[CostKey, float]:
+    """Seconds of products at the full clock that no kernel with such a product is answered by less than, by cost key.
+
+    Args:
+        kernels: Products (`is_product`).
+        device: What they run on.
+        estimators: The chain, first the one to ask first.
+        first_named: The first estimator was chosen by name.
+
+    Raises:
+        UnsupportedError: No estimator answers for one.
+    """
+    unique = {kernel.cost_key: kernel for kernel in kernels}
+    answered = {
+        key: bare_product(kernel)
+        for key, kernel in unique.items()
+        if hasattr(estimators[answering(kernel, device, estimators, first_named=first_named)], "product_floor")
+    }
+    found = estimate_each(answered.values(), device, estimators, first_named=first_named)
+    floors = {each.name: each.product_floor(device) for each in estimators if hasattr(each, "product_floor")}
+    least: dict[CostKey, float] = {}
+    for key, bare in answered.items():
+        answer = found[bare]
+        least[key] = answer.time if floors[answer.estimator] == "time" else answer.core_time
+    rest = [kernel for key, kernel in unique.items() if key not in least]
+    fastest = max(1.0, device.clock_hz / device.peak_clock_hz)  # peaks are quoted below the highest clock
+    light = light_bounds([bare_product(kernel) for kernel in rest], device)[0] / fastest
+    return least | {kernel.cost_key: seconds for kernel, seconds in zip(rest, light.tolist(), strict=True)}
+
+
+def bare_product(kernel: Kernel) -> Kernel:
+    """The product of a kernel, without what is fused into it and without a byte to move."""
+    own = kernel.kind is KernelKind.ATTENTION  # whose exponentials are its own
+    return replace(
+        kernel,
+        read_bytes=0,
+        written_bytes=0,
+        operand_bytes=(),
+        vector_flops=kernel.vector_flops if own else 0.0,
+        transcendentals=kernel.transcendentals if own else 0.0,
+        on_chip_bytes=0 if kernel.on_chip_bytes is not None else None,
+        on_chip_written=0,
+        code=None,
+        recency=None,
+    )

@@ -1,0 +1,49 @@
+"""Distances between places, by `|a - b|^2 = |a|^2 + |b|^2 - 2 a b`: one matrix product for many pairs.
+
+Products are taken in pieces that OpenBLAS computes in the thread that asks (its `interface/gemm.c`: as long as `m n k` is no
+more than `SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD`). A larger one wakes its other threads, and all of them then wait for
+each other in loops: on busy cores for some 10 ms, ten times what the product takes. Pieces also give the same last bits on any
+number of cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from meshcast.estimate.estimator import Array
+
+UNTHREADED = 65536 * 4  # multiplications
+UNROLLED = 8  # BLAS kernels take so many rows or columns at a time; what is left over is summed in another order
+
+
+def squares(places: Array) -> Array:
+    """`|a|^2` of every place."""
+    found: Array = (places**2).sum(-1)
+    return found
+
+
+def apart(sums: Array, doubled: Array) -> Array:
+    """`|a - b|` of pairs, of `|a|^2 + |b|^2` and `2 a b`; the sums are overwritten."""
+    sums -= doubled
+    np.maximum(sums, 0.0, out=sums)
+    return np.sqrt(sums, out=sums)
+
+
+def pieces(count: int, most: int) -> Iterator[slice]:
+    """Slices of `most` out of `count`, the last of a few less or more: a matrix of one row is another routine of BLAS."""
+    begins = range(0, max(1, count - UNROLLED // 2 + 1), most)
+    for begin in begins:
+        yield slice(begin, begin + most if begin != begins[-1] else count)
+
+
+def doubled_products(queries: Array, places: Array) -> Array:
+    """`2 a b` of every query and place; each is rounded as in one product of all of them."""
+    rows, features = queries.shape
+    doubled = 2 * queries
+    found = np.empty((rows, len(places)))
+    width = max(1, UNTHREADED // (rows * features) // UNROLLED) * UNROLLED
+    for some in pieces(len(places), width):
+        np.matmul(doubled, places[some].T, out=found[:, some])
+    return found

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from meshcast import Options, prepare
-from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin, PowerLaw, ValueShares
+from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin, PowerLaw, ValueShares, shipped_gpu_calibration
 from meshcast.estimate.energy import idle_watts
+from meshcast.estimate.gpu.clocks import power_law
+from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.evidence.fits.values import value_shares
 from meshcast.hardware import resolve
 
+PARAMETERS = shipped_gpu_calibration().parameters
 PRODUCT = """
   {after} = stablehlo.dot_general {before}, {before}, contracting_dims = [1] x [0]
     : (tensor<8192x8192xbf16>, tensor<8192x8192xbf16>) -> tensor<8192x8192xbf16>"""
@@ -95,6 +99,22 @@ def test_zeros_draw_less_and_run_at_a_higher_clock_than_random_numbers(tmp_path:
     assert zeros < half < full
     assert least < 600 < less <= most * 1.001
     assert zeros / full == pytest.approx(1359 / 1608, rel=0.08)  # measured; zeros at 1.83 GHz, not 1.98
+
+
+def test_normal_numbers_draw_more_where_energies_come_from_uniform_ones(tmp_path: Path) -> None:
+    (uniform, _), (normal, watts) = (run(tmp_path, 2, 1, "sustained", data) for data in ("random", "normal"))
+    # Products at the cap: joules of an operation follow its clock to the power k, and seconds its inverse.
+    assert normal / uniform == pytest.approx(1.23 ** (1 / 2.677), rel=0.03)
+    assert watts == pytest.approx(700, rel=0.01)
+    by_others = power_law(GpuMachine(device=resolve("b200").device, parameters=PARAMETERS))
+    assert by_others.values["normal"].dynamic == 1.0
+
+
+def test_the_slowest_of_many_devices_under_their_caps() -> None:
+    law = power_law(GpuMachine(device=resolve("h200").device, parameters=PARAMETERS))
+    assert law.slowest(1) == 1.0
+    assert law.slowest(8) == pytest.approx(1 - law.variation * math.sqrt(2 * math.log(8)))
+    assert law.slowest(8) > law.slowest(16384) > 0.9
 
 
 def test_shares_of_values_by_hand() -> None:

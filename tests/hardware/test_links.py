@@ -89,3 +89,13 @@ def test_mistakes_are_told(tmp_path: Path, text: str, message: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         hardware.load_link(path)
+
+
+def test_parts_that_vary_wait_for_the_slowest() -> None:
+    """Two slices lie 1.18 deviations behind the one in the middle; one slice waits for nobody, nor do hosts on InfiniBand."""
+    pod = hardware.load_cluster("tpu-v5e-pod")
+    slice_size, variation = pod.levels[-2].size, pod.levels[-1].link.variation
+    assert pod.straggling(slice_size) == 1.0
+    assert pod.straggling(2 * slice_size) == pytest.approx(1 + 1.1774 * variation, rel=1e-4)
+    assert pod.straggling(32 * slice_size) == pytest.approx(1 + 2.6328 * variation, rel=1e-4)
+    assert hardware.load_cluster("dgx-h100").straggling(1024) == 1.0

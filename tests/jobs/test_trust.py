@@ -22,7 +22,7 @@ from meshcast.jobs import resolve as resolving
 from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline import job as pipeline_job
 from meshcast.jobs.program import run
-from meshcast.jobs.trust import widenings, with_trust
+from meshcast.jobs.trust import grown, widenings, with_trust
 from meshcast.options.fidelities import common_fidelity
 from meshcast.programs.program import Program
 
@@ -111,7 +111,13 @@ def test_clusters_that_nobody_published_runs_of_are_as_wide_as_data_sheets() -> 
     prediction = predict("llama3-tiny", options)
     assert prediction.trust is not None
     assert prediction.trust.checked == "kernels"
-    assert prediction.trust.widened == widenings()["data-sheet"]["many"]
+    low, high = widenings()["data-sheet"]["many"]
+    assert prediction.trust.widened == (low, pytest.approx(high * grown(8)))
+
+
+def test_intervals_grow_with_the_devices_that_wait_for_each_other() -> None:
+    assert grown(1) == 1.0
+    assert 1.0 < grown(2) < grown(8) < grown(16384) < 1.1
 
 
 def test_assumptions_that_decide_are_warnings() -> None:

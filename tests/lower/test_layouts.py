@@ -115,9 +115,35 @@ def softmax_over_keys(keys: jax.Array, q: jax.Array) -> jax.Array:
     return jnp.einsum("bhgt,bhtd->bhgd", jax.nn.softmax(scores).astype(keys.dtype), keys)
 
 
-def test_a_softmax_of_a_transposed_product_reduces_along_columns() -> None:
-    """Two reductions with 4 queries innermost, and a pass, as XLA has it: no row of scores lies together."""
+def test_a_product_whose_rows_and_columns_change_places_is_that_of_its_operands_swapped() -> None:
+    """XLA 0.11.2 writes the scores as (batch, heads, queries, keys) at once, and a softmax of them is one kernel."""
     lowered = lower_function(softmax_over_keys, spec(2, 8, 512, WIDTH, dtype=BF16), spec(2, 8, 4, WIDTH, dtype=BF16))
+    kinds = [kernel.kind for kernel in kernels(lowered)]
+    assert kinds == [KernelKind.GEMM, KernelKind.REDUCTION, KernelKind.GEMM]
+    assert [kernel.geometry for kernel in kernels(lowered)][1] == Reduction(shape=(2, 8, 4, 512), dims=(3,))
+
+
+def test_a_transposed_gradient_is_read_through_its_views() -> None:
+    """The product is there, and what reshapes its transpose reads it."""
+
+    def update(x: jax.Array, g: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(w.reshape(1, 64, 128) + jnp.einsum("tn,tm->nm", g, x).T.reshape(1, 64, 128))
+
+    made = kernels(lower_function(update, spec(512, 64), spec(512, 128), spec(64, 128)))
+    assert [kernel.kind for kernel in made] == [KernelKind.GEMM, KernelKind.LOOP_FUSION]
+    assert made[0].writes[0] in made[1].reads
+
+
+def softmax_with_queries_first(keys: jax.Array, q: jax.Array) -> jax.Array:
+    """The same with the queries before the heads, which no product of swapped operands gives."""
+    scores = jnp.transpose(jnp.einsum("bhtd,bhgd->bhtg", keys, q), (0, 3, 1, 2)).astype("float32")
+    return jnp.einsum("bght,bhtd->bhgd", jax.nn.softmax(scores).astype(keys.dtype), keys)
+
+
+def test_a_softmax_of_a_transposed_product_reduces_along_columns() -> None:
+    """Two reductions with 4 queries innermost, and a pass: no row of scores lies together."""
+    given = spec(2, 8, 512, WIDTH, dtype=BF16), spec(2, 8, 4, WIDTH, dtype=BF16)
+    lowered = lower_function(softmax_with_queries_first, *given)
     reductions = [kernel.geometry for kernel in kernels(lowered) if kernel.kind is KernelKind.REDUCTION]
     assert reductions == [Reduction(shape=(2, 8, 512, 4), dims=(2,))] * 2
     assert [kernel.written_bytes for kernel in transposes(lowered)] == []
@@ -125,7 +151,7 @@ def test_a_softmax_of_a_transposed_product_reduces_along_columns() -> None:
 
 def test_a_transposed_product_that_is_returned_is_written_in_order() -> None:
     def scores(keys: jax.Array, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found = jnp.swapaxes(jnp.einsum("bhtd,bhgd->bhtg", keys, q), 2, 3)
+        found = jnp.transpose(jnp.einsum("bhtd,bhgd->bhtg", keys, q), (0, 3, 1, 2))
         return found, found.sum(-1)
 
     lowered = lower_function(scores, spec(2, 8, 512, WIDTH, dtype=BF16), spec(2, 8, 4, WIDTH, dtype=BF16))

@@ -37,10 +37,30 @@ def test_kernels_of_which_one_waits_for_the_other_stay_apart() -> None:
     assert [len(kernel.writes) for kernel in made if kernel.written_bytes >= MiB] == [1, 1, 1]
 
 
+def test_few_blocks_take_nothing_in_that_loads_a_constant_for_every_element() -> None:
+    """XLA 0.11.2 has one pass of three results, and three reductions of 8 blocks each."""
+
+    def step(x: jax.Array) -> tuple[jax.Array, ...]:
+        return jnp.sum(x + 1, 0), jnp.sum(x * 2, 0), jnp.max(jnp.exp(x), 0)
+
+    assert [len(kernel.writes) for kernel in kernels(lower_function(step, X))] == [3, 1, 1, 1]
+
+
+def test_a_slow_function_stays_apart_from_a_reduction_of_few_rows_that_others_need_as_well() -> None:
+    """32 rows of 8,192: a softplus in 32 blocks takes longer than a kernel of its own (XLA 0.11.2: two kernels)."""
+
+    def step(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        soft = jnp.log1p(jnp.exp(x))
+        return jnp.sum(soft, -1), x * soft
+
+    made = kernels(lower_function(step, spec(32, 8192)))
+    assert [kernel.transcendentals > 0 for kernel in made] == [True, False]
+
+
 @pytest.mark.parametrize(("axis", "sums"), [(0, [1, 2]), (1, [3])])
 def test_reductions_of_columns_are_as_many_as_have_room_in_shared_memory(axis: int, sums: list[int]) -> None:
     def step(x: jax.Array) -> tuple[jax.Array, ...]:
-        return jnp.sum(x + 1, axis), jnp.sum(x * 2, axis), jnp.max(jnp.exp(x), axis)
+        return jnp.sum(x, axis), jnp.prod(x, axis), jnp.max(x, axis)
 
     made = kernels(lower_function(step, X))
     assert sorted(len(kernel.writes) for kernel in made) == sums

@@ -105,6 +105,21 @@ def test_switches_add_inside_and_trees_join_the_nodes() -> None:
     assert not plan("all_reduce", S, 16, adding, algorithm="ring").in_network
 
 
+def test_trees_between_heads_are_filled_chunk_by_chunk() -> None:
+    """4 of 8 members are heads: half of the ports. A hop hands on 16 channels of 64 KiB before the next host begins."""
+    bare = replace(LIBRARY, protocols=(LinkProtocol(name="Simple", step_s=3e-6),))  # handing over costs nothing else
+    link = replace(bare, in_network_heads=4, in_network_channels=16, in_network_chunk=65536.0)
+    outside = replace(OUTSIDE, link=replace(bare, between_hosts=True, in_network_share=0.0))
+    adding = cluster(replace(INSIDE, link=link, in_network_reduction=True), outside)
+    usual = cluster(replace(INSIDE, link=bare, in_network_reduction=True), outside)
+    tree, plain = (plan("all_reduce", S, 32, on, algorithm="nvls-tree").stages[-1] for on in (adding, usual))
+    assert tree.rate == pytest.approx(plain.rate / 2)
+    # A buffer of less than one round has chunks of 32 KiB, and no more of them than it holds.
+    small = 8 * 65536
+    tree, plain = (plan("all_reduce", small, 32, on, algorithm="nvls-tree").stages[-1] for on in (adding, usual))
+    assert tree.alpha_s - plain.alpha_s == pytest.approx(small / 4 / plain.rate, rel=1e-6)
+
+
 def test_an_exchange_posts_to_every_peer() -> None:
     """Three peers: one step, two more posts, and chunks among three."""
     found = plan("all_to_all", S, 4, TWO, protocol="Simple")

@@ -414,3 +414,23 @@ def test_both_dispatches_are_the_same_function() -> None:
         fn, args, _ = build("mixtral-tiny-forward", dispatch=dispatch, **settings)
         outputs.append(jax.jit(fn, compiler_options=QUICK)(*concrete(args, ["params", "batch"])))
     np.testing.assert_allclose(outputs[0], outputs[1], atol=1e-4)
+
+
+def test_scores_in_bf16_are_divided_by_behind_the_product() -> None:
+    """As MaxText attends: the same function but for what bf16 rounds, its gradient too."""
+    q, k, v = (jax.random.normal(key, (2, 16, 4, 8)) for key in jax.random.split(jax.random.key(0), 3))
+
+    def summed(q: jax.Array, scores: Any) -> jax.Array:
+        return jnp.sum(causal_attention(q, k, v, scores=scores) ** 2)
+
+    for function in (summed, jax.grad(summed)):
+        wide, narrow = function(q, jnp.float32), function(q, jnp.bfloat16)
+        assert np.max(np.abs(wide - narrow)) < 0.05 * np.max(np.abs(wide))
+
+
+def test_what_tables_make_may_be_filled_up_to_whole_loads() -> None:
+    plain, filled = (
+        jax.eval_shape(build("dlrm-tiny", align=align)[0], *build("dlrm-tiny", align=align)[1]) for align in (1, 8)
+    )
+    width = plain[0]["dense"]["top"][0]["kernel"].shape[0]
+    assert filled[0]["dense"]["top"][0]["kernel"].shape[0] == -(-width // 8) * 8

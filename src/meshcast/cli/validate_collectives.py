@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from meshcast.base import write_whole
+from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
@@ -22,6 +22,14 @@ def collectives_command(
         ),
     ],
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    leave_out: Annotated[
+        str | None,
+        typer.Option(
+            "--leave-out",
+            metavar="CLASS|each",
+            help="Predict a class of hardware (H100, TPU v7, ...), or each, from the others and its data sheet.",
+        ),
+    ] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
     json: flags.Json = False,
 ) -> None:
@@ -41,11 +49,16 @@ def collectives_command(
     )
 
     rows = read_collective_rows(file)[:limit]
-    results, interrupted = judged(validate_collectives(rows), len(rows), "collectives", json=json)
-    summary = CollectivesSummary(results=tuple(results), not_run=len(rows) - len(results))
+    found = validate_collectives(rows, leave_out=leave_out)
+    results, interrupted = judged(found, len(rows), "collectives", json=json)
+    missed = len(rows) - len(results) if interrupted else 0
+    summary = CollectivesSummary(results=tuple(results), not_run=missed, leave_out=leave_out)
+    if markdown is not None and leave_out is not None:
+        raise UsageError("the page has both: with all parameters, and each class left out", where="--markdown")
     if markdown is not None and not interrupted:
+        apart = CollectivesSummary(results=tuple(validate_collectives(rows, leave_out="each")), leave_out="each")
         command = rows_command("collectives", file, f" --limit {limit}" if limit else "")
-        write_whole(markdown, collectives_page(summary, command=command, page=markdown))
+        write_whole(markdown, collectives_page(summary, apart, command=command, page=markdown))
     if json:
         emit_json(summary.to_json())
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,12 @@ def runs_command(
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
     jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    job_files: Annotated[
+        Path | None,
+        typer.Option(
+            "--job-files", metavar="FOLDER", help="Also write the file of every run: meshcast predict ID.toml."
+        ),
+    ] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
     json: flags.Json = False,
 ) -> None:
@@ -54,6 +61,7 @@ def runs_command(
         rows_command,
         runs_page,
         validate_runs,
+        write_job_files,
     )
     from meshcast.options import Options, check_fidelity
 
@@ -61,7 +69,10 @@ def runs_command(
     options = Options(fidelity=fidelity, network=network, levers=False).of_many
     check_fidelity(fidelity)
     options.check_choices()  # a misspelt one is the caller's mistake, not a failure of every row
-    found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs)
+    if job_files is not None and (lacking := write_job_files(rows, job_files)):
+        said = f"{len(lacking)} of {len(rows)} rows, which lack something: {', '.join(lacking)}"
+        print(f"meshcast: no file was written for {said}", file=sys.stderr)
+    found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs, job_files=job_files)
     results, interrupted = judged(found, len(rows), "runs", json=json)
     summary = RunsSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:

@@ -12,11 +12,13 @@ the limit being TDP for sustained runs and somewhat above it for short ones, who
 holds the launch gaps around short kernels too.
 
 Both energies are those of values whose bits look random. A gate draws power when it switches: equal numbers throughout leave
-a share of it (`ValueShares`), half zeros more of it.
+a share of it (`ValueShares`), half zeros more of it; signs and exponents of normally distributed numbers switch more than those
+of the uniform ones that energies were measured with.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -32,9 +34,9 @@ from meshcast.hardware import Device
 LOWEST = 0.4
 
 Number = TypeVar("Number", float, Array)
-# What a program's arrays hold: numbers whose bits look random, such numbers with zeros for half of them (behind a ReLU), or one
-# number throughout.
-Values = Literal["random", "half-zeros", "zeros"]
+# What a program's arrays hold: numbers whose bits look random, normally distributed ones (weights and activations in training),
+# random ones with zeros for half of them (behind a ReLU), or one number throughout.
+Values = Literal["random", "normal", "half-zeros", "zeros"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +56,20 @@ class PowerLaw:
     burst_window: float  # seconds over which a short run's power is averaged at least
     least_watts: float  # of a running kernel above idle
     values: Mapping[Values, ValueShares] = field(default_factory=dict)  # random numbers need no entry
+    variation: float = 0.0  # standard deviation of the clock that equal devices settle at under their caps, as a share
 
     @staticmethod
     def slowdown(clocked: Number, share: float) -> Number:
         """How many times its time at the full clock a kernel takes: `c / s + 1 - c`."""
         return clocked / share + 1 - clocked
+
+    def slowest(self, devices: int) -> float:
+        """The clock of the slowest of so many equal devices under their caps, as a share of the one in the middle.
+
+        Chips of one kind draw differently, so caps leave them different clocks, and whoever waits for all of them waits for
+        the slowest: of n normally distributed ones it lies `sigma sqrt(2 ln n)` off, for large n.
+        """
+        return 1.0 if devices < 2 else max(LOWEST, 1.0 - self.variation * math.sqrt(2.0 * math.log(devices)))
 
     def joules(self, dynamic: Number, static: Number, time: Number, share: float) -> Number:
         """Joules above idle at a share of the full clock.

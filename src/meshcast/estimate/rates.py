@@ -21,6 +21,11 @@ class Rate:
     stand_in: bool = False
 
     @property
+    def on_tensor_cores(self) -> bool:
+        """Whether units for matrices run it, and not those for vectors."""
+        return not self.key.startswith("vector")
+
+    @property
     def type(self) -> str:
         """The catalogue's key alone, of products in several passes too."""
         return self.key.partition("/")[0]

@@ -53,6 +53,7 @@ from meshcast.evidence.validate.plan_choices import plan_groups as plan_groups
 from meshcast.evidence.validate.programs import validate_programs as validate_programs
 from meshcast.evidence.validate.runs.comparison import chosen_runs as chosen_runs
 from meshcast.evidence.validate.runs.comparison import validate_runs as validate_runs
+from meshcast.evidence.validate.runs.job_files import write_job_files as write_job_files
 from meshcast.evidence.validate.runs.page import RunsSummary as RunsSummary
 from meshcast.evidence.validate.runs.page import print_runs as print_runs
 from meshcast.evidence.validate.runs.page import runs_page as runs_page

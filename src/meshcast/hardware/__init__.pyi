@@ -39,6 +39,7 @@ from meshcast.hardware.link import TEXTBOOK as TEXTBOOK
 from meshcast.hardware.link import Library as Library
 from meshcast.hardware.link import LinkProtocol as LinkProtocol
 from meshcast.hardware.link import LinkTechnology as LinkTechnology
+from meshcast.hardware.network_software import with_software as with_software
 from meshcast.hardware.prices import LIST_PRICE as LIST_PRICE
 from meshcast.hardware.prices import Grid as Grid
 from meshcast.hardware.prices import ListPrice as ListPrice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,6 +119,20 @@ class Cluster:
     notes: str = ""
     facts: Mapping[str, Fact] = field(hash=False, repr=False)
     sources: Mapping[str, Source] = field(hash=False, repr=False)
+
+    def straggling(self, devices: int) -> float:
+        """How much longer a step of so many devices takes because all parts wait for the slowest one: 1 where none vary.
+
+        Steps of equal parts vary from one to the next, hosts and what they share with others being what they are. With a
+        standard deviation of `variation` the slowest of n lies `variation * sqrt(2 ln n)` behind, for large n.
+        """
+        found, below = 1.0, 1
+        for level in self.levels:
+            parts = -(-min(devices, level.size) // below)
+            if level.link.variation and parts > 1:
+                found *= 1.0 + level.link.variation * math.sqrt(2.0 * math.log(parts))
+            below = level.size
+        return found
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Cluster:

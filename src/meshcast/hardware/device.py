@@ -73,6 +73,7 @@ class TensorCores:
         lanes: Columns of a vector register.
         vector_alus: Vector operations that are issued per clock and core.
         vmem_bytes: Vector memory next to the cores.
+        megacore: Whether several cores run one program on one memory; else each has its own program and memory.
     """
 
     target: str
@@ -83,6 +84,7 @@ class TensorCores:
     lanes: int
     vector_alus: int
     vmem_bytes: int
+    megacore: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,10 @@ class LinkTechnology:
         in_network_share: Of `share`, what switches that add leave; 0 where the library has no use for them.
         in_network_start_s: Seconds that asking the switches costs beside `start_s`.
         in_network_members: Fewest members of a group for which the library asks the switches to add.
+        in_network_heads: Members of a domain that join it to others where switches add inside; 0: all of them.
+        in_network_channels: Channels in which a head hands on chunks then.
+        in_network_chunk: Bytes of such a chunk; 0: as small as one likes.
+        variation: Standard deviation of the steps of the parts that it joins, as a share: all wait for the slowest.
         rings_share: Of `share`, what rings along several dimensions of a torus reach when they run at once.
     """
 
@@ -65,6 +69,10 @@ class LinkTechnology:
     in_network_share: float = 0.0
     in_network_start_s: float = 0.0
     in_network_members: int = 0
+    in_network_heads: int = 0
+    in_network_channels: int = 1
+    in_network_chunk: float = 0.0
+    variation: float = 0.0
     rings_share: float = 1.0
     aliases: tuple[str, ...] = ()
     notes: str = ""

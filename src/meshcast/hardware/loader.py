@@ -184,6 +184,7 @@ def _tensor_cores(file: Reader) -> TensorCores:
         lanes=file.count(table, "lanes"),
         vector_alus=file.count(table, "vector_alus"),
         vmem_bytes=int(file.quantity(table, "vmem", of=Dimension.BYTES)),
+        megacore=file.flag(table, "megacore", default=True),
     )
 
 

@@ -13,8 +13,9 @@ from meshcast.jobs.pipeline.job import PipelineJob
 from meshcast.jobs.planned.stacked import chosen_options
 from meshcast.jobs.program.job import ProgramJob
 from meshcast.jobs.program.run import Run
-from meshcast.jobs.resolve import Job, job_source, one_program, resolve_job
+from meshcast.jobs.resolve import Job, as_asked, job_source, one_program, resolve_job
 from meshcast.jobs.serving import with_noticed
+from meshcast.jobs.stated.source import StatedSource
 from meshcast.jobs.traced.job import TraceJob
 from meshcast.jobs.what_ifs import with_what_ifs
 from meshcast.options import Options
@@ -27,8 +28,8 @@ def predict(target: Target | Pipeline, options: Options | None = None, **overrid
 
     Args:
         target: A file (StableHLO, HLO, a Hugging Face configuration), `module:function`, a model's name, a captured
-            `Program` or what `load` makes one of, a `Pipeline` (or its .toml file), or Chakra traces (a file, prefix,
-            folder or manifest).
+            `Program` or what `load` makes one of, a `Pipeline` (or its .toml file), the .toml file of a job, or Chakra
+            traces (a file, prefix, folder or manifest).
         options: All settings at once.
         **overrides: Single settings, by the field names of `Options`; `stack`, a software stack or its name, gives those
             that are left at their defaults.
@@ -40,7 +41,8 @@ def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Predic
     """How a target will run, as `predict` tells it, and the job behind it, which holds all that was worked out for that."""
     started = time.perf_counter()
     with collected_later(), names_taken(), room_for_nesting():
-        source = job_source(target)
+        told = job_source(target)
+        source, chosen = as_asked(told, chosen)
         job = resolve_job(source, chosen)
         question = answered(job)
 
@@ -55,6 +57,8 @@ def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Predic
         prediction = with_levers(question, again) if helped else question.prediction
         if chosen.what_if:
             prediction = with_what_ifs(replace(question, prediction=prediction), again)
+    if isinstance(told, StatedSource):
+        prediction = replace(prediction, warnings=(*prediction.warnings, *told.assumptions))
     return replace(prediction, seconds=time.perf_counter() - started), job
 
 

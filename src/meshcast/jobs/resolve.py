@@ -19,24 +19,26 @@ from meshcast.jobs.planned import no_model, planned_model
 from meshcast.jobs.planned.stacked import with_stack
 from meshcast.jobs.program.job import ProgramJob
 from meshcast.jobs.serving.job import ServingJob, asks_to_serve
+from meshcast.jobs.stated.source import StatedSource
 from meshcast.jobs.traced.job import TraceJob, TraceSource
 from meshcast.options import Options, given_options
 from meshcast.programs import ModelSource, ObjectSource, Source, Target, source_of
 from meshcast.zoo import SERVE
 
-JobSource: TypeAlias = Source | PipelineSource | TraceSource
+PlainSource: TypeAlias = Source | PipelineSource | TraceSource
+JobSource: TypeAlias = PlainSource | StatedSource
 Job: TypeAlias = ProgramJob | PipelineJob | ServingJob | TraceJob
 
 
 def job_source(target: Target | Pipeline) -> JobSource:
-    """What a target is; no program is read or run for it yet.
+    """What a target is; no program is read or run for it yet, and of a .toml file its schema is looked at.
 
     Raises:
         InputError: A file is no configuration of Hugging Face's, or lacks a size.
         UnsupportedError: Its model, or a variant of it, is not in the zoo.
     """
     # Traces before models: a manifest of traces is a .json file as a configuration is.
-    found = TraceSource.of(target) or PipelineSource.of(target)
+    found = TraceSource.of(target) or StatedSource.of(target) or PipelineSource.of(target)
     return source_of(target) if found is None else found  # type: ignore[arg-type]  # no pipeline by now
 
 
@@ -54,7 +56,9 @@ def resolve_job(target: Target | Pipeline | JobSource, options: Options, *, clus
         InfeasibleError: The plan does not divide the model, the batch or the devices.
     """
     given = with_stack(given_options(options))
-    source = target if isinstance(target, JobSource) else job_source(target)
+    source, given = as_asked(target if isinstance(target, JobSource) else job_source(target), given)
+    # A cluster that somebody has looked up is that of the options, which go before a file's where they name one.
+    cluster = cluster if given.on == options.on else None
     if isinstance(source, TraceSource):
         return TraceJob(source=source, given=given, known=cluster)
     if given.run.durations != "auto":
@@ -78,6 +82,23 @@ def resolve_job(target: Target | Pipeline | JobSource, options: Options, *, clus
             )
         case _:
             return ProgramJob(source=source, given=given, options=given, cluster=cluster)
+
+
+def as_asked(source: JobSource, options: Options) -> tuple[PlainSource, Options]:
+    """A source and options with what the file of a job says: of it the model; any other source as it is.
+
+    Raises:
+        InputError: The file does not follow its schema, or lacks something.
+    """
+    if not isinstance(source, StatedSource):
+        return source, options
+    name, asked = source.asked(options, _device_memory)
+    return source_of(name), asked
+
+
+def _device_memory(model: str, options: Options) -> float:
+    """Bytes of a device that a model takes."""
+    return float(resolve_job(source_of(model), options).predict().memory.peak)
 
 
 def one_program(job: Job) -> ProgramJob:

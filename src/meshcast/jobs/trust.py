@@ -8,11 +8,13 @@ by whether one or many run (`estimate/data/trust.toml`, with the measurements be
 from __future__ import annotations
 
 import functools
+import math
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
+from typing import Any
 
 from meshcast.base import InputError
 from meshcast.estimate import CALIBRATED_DEVICE
@@ -38,12 +40,27 @@ def widenings() -> dict[HowChecked, dict[str, Factors]]:
     Raises:
         InputError: The file that comes with the package is another one.
     """
-    data = tomllib.loads(resources.files("meshcast.estimate").joinpath("data/trust.toml").read_text(encoding="utf-8"))
-    if data.get("schema") != SCHEMA:
-        raise InputError(f"the file's schema is {data.get('schema')!r}, not {SCHEMA!r}", where="trust.toml")
+    data = _file()
     return {
         how: {size: (float(low), float(high)) for size, (low, high) in data[how].items()} for how in HOW_CHECKED_WORDS
     }
+
+
+@functools.cache
+def _file() -> dict[str, Any]:
+    data = tomllib.loads(resources.files("meshcast.estimate").joinpath("data/trust.toml").read_text(encoding="utf-8"))
+    if data.get("schema") != SCHEMA:
+        raise InputError(f"the file's schema is {data.get('schema')!r}, not {SCHEMA!r}", where="trust.toml")
+    return data
+
+
+def grown(devices: int) -> float:
+    """What upper ends are multiplied by because many devices wait for the slowest: more, the more there are.
+
+    Of n parts whose steps deviate by `growth` the slowest lies `growth sqrt(2 ln n)` behind. What is known of that is in the
+    step itself (`PowerLaw.slowest`, `Cluster.straggling`); as much again may come of hosts, storage and neighbours.
+    """
+    return 1.0 + float(_file()["scale"]["growth"]) * math.sqrt(2.0 * math.log(devices)) if devices > 1 else 1.0
 
 
 def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Prediction:
@@ -56,6 +73,7 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
     how: HowChecked = "measured" if own_profile else device.checked.how
     if prediction.devices > 1:
         low, high = widenings()[how if device.checked.clusters else "data-sheet"]["many"]
+        high *= grown(prediction.devices)
     else:
         low, high = widenings()[how]["one"]
     if prediction.fidelity == "roofline":  # nothing is faster than light, whoever checked

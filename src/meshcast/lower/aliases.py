@@ -25,7 +25,7 @@ class Aliases:
         matrices: A matrix's transpose -> the matrix.
         transposed: Values that are another's transpose and lie in memory as that one.
         calls: Results of attention calls, which come in the order of the call's layout.
-        undone: Whether a transposed matrix was transposed back: its transpose may have no reader any more.
+        undone: Whether a transposed matrix was transposed back, or a view had further operands: nobody may read these any more.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
@@ -82,6 +82,8 @@ def without_aliases(ops: Sequence[Op], known: Aliases, kept: Set[int], rules: Ma
 
 
 def _view(op: Op, known: Aliases, kept: Set[int], readers: Readers) -> int | None:
+    if len(op.operands) > 1:  # what a slice of all begins at, or a pad of nothing would pad with
+        known.undone = True
     return _operand(op, known) if len(op.results) == 1 and op.operands else None
 
 

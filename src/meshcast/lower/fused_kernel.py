@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
@@ -128,6 +128,7 @@ def fused_kernel(
         flags=flags | {"cold"} if cold else flags,
         writes=tuple([value for op, _ in roots for value in op.results]),
         updates=targets,
+        rearranged=_rearranged(members, inside, read),
         geometry=geometry,
         picked=picked,
         ops=names,
@@ -136,6 +137,24 @@ def fused_kernel(
         redundant_flops=redundant,
         guessed=guessed,
     )
+
+
+def _rearranged(members: Sequence[Member], inside: set[int], read: Mapping[int, float]) -> tuple[int, ...]:
+    """Places among the values read from outside of those that anything but arithmetic leads to a result from."""
+    found: set[int] = set()
+    for op, operands in reversed(members):
+        if op.cost.kind is OpKind.ELEMENTWISE:
+            if found and not found.isdisjoint(op.results):
+                found.update(operands)
+        elif op.cost.kind in IN_PLACE:
+            found.update(operands[len(op.results) :])
+        elif op.cost.kind is OpKind.REDUCE:
+            continue  # is done before other results are written
+        elif operands:
+            found.update(operands)
+    if found <= inside:
+        return ()
+    return tuple([place for place, value in enumerate(read) if value in found])
 
 
 def _roots(members: Sequence[Member], results: Sequence[int]) -> Sequence[Member]:
@@ -162,6 +181,7 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
     other = second if reduction is first else first
     if reduction and other.kind is KernelKind.LOOP_FUSION and set(reduction.writes).isdisjoint(other.reads):
         flags |= {"aside"}
+    places = {value: place for place, value in enumerate(read)}
     return Kernel(
         name=f"{kind.value}:{first.name.partition(':')[2]}",
         kind=kind,
@@ -177,6 +197,8 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         shape=max((first, second), key=lambda kernel: kernel.elements).shape,
         flags=flags,
         writes=(*first.writes, *second.writes),
+        rearranged=tuple(sorted({places[value] for value in (*_moved(first), *_moved(second)) if value in places})),
+        sources=(*_sources(first, places), *_sources(second, places, first)),
         geometry=geometry,
         picked=first.picked or second.picked,
         ops=(*first.ops, *second.ops),
@@ -185,6 +207,21 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         redundant_flops=first.redundant_flops,
         guessed=first.guessed or second.guessed,
     )
+
+
+def _moved(kernel: Kernel) -> list[int]:
+    """What a kernel reads otherwise than element by element."""
+    return [kernel.reads[place] for place in kernel.rearranged]
+
+
+def _sources(kernel: Kernel, places: Mapping[int, int], before: Kernel | None = None) -> list[tuple[int, ...]]:
+    """Where the values stand that lead to each result of a kernel, what another one hands to it among them."""
+    handed = before.reads if before is not None and not set(before.writes).isdisjoint(kernel.reads) else ()
+    found = []
+    for own in kernel.sources or (range(len(kernel.reads)),) * len(kernel.writes):
+        leading = dict.fromkeys([*[kernel.reads[place] for place in own], *handed])
+        found.append(tuple([places[value] for value in leading if value in places]))
+    return found
 
 
 def _dtype(root: Op, by_dtype: dict[str, float], tensors: Sequence[Tensor]) -> str:

@@ -26,9 +26,19 @@ from collections.abc import Sequence
 from meshcast.lower.constants import known_values
 from meshcast.lower.diamonds import diamonds
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
-from meshcast.lower.fusion_times import Reads, Repeating, Work, arithmetic_rate, cycles_of, takes_in, work_of_values
+from meshcast.lower.fusion_times import (
+    Reads,
+    Repeating,
+    Work,
+    cycles_of,
+    loop_rates,
+    rates_of,
+    takes_in,
+    work_of_values,
+)
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
+from meshcast.lower.reduction_grids import reduction_grid
 from meshcast.lower.rewriting import turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.lower.single_exits import single_exits
@@ -105,6 +115,7 @@ class _Sweep:
         rows = OpKind.REDUCE in rules.joining and OpKind.REDUCE in kinds
         self._rows = row_statistics(ops, operands, tensors, closing) if rows else {}
         self._has_windows = OpKind.WINDOW in kinds
+        self._joins = rules.timed and OpKind.MOVE in kinds
         self._reads: dict[int, Reads] = {}  # place -> operands with the bytes that each can be had for
         readers, pinned, sources = self._readers, self._pinned, self._sources
         for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
@@ -150,11 +161,15 @@ class _Sweep:
                     fusion.add(op, operands)
                     if asks:
                         found = asked.get(root) or self._asked(users, root, fusion)
-                        elsewhere = kind is not OpKind.ELEMENTWISE
+                        elsewhere = kind is not OpKind.ELEMENTWISE or self._is_joined(users)
                         fusion.asking[index] = (frozenset((index,)), found[1]) if elsewhere else found
                 return owners
         own = self._roots[index] = frozenset((index,))
         return own
+
+    def _is_joined(self, users: Sequence[int]) -> bool:
+        """Whether a concatenation or pad takes a value: then each of its operands is asked for at a place of its own."""
+        return self._joins and any([self._kinds[user] is OpKind.MOVE for user in users])
 
     def _users(self, op: Op) -> Sequence[int]:
         """The ops that read an op's results, as often as they do."""
@@ -180,11 +195,23 @@ class _Sweep:
             found = self._growing[root] = Growing(op, operands, space)
             found.asking[root] = self._roots[root], 1
             if self._rules.timed:
-                found.rate = arithmetic_rate(space)
+                found.rate, found.bytes_per_s, found.cached_per_s = self._rates(op, space)
                 found.cycles = cycles_of(op, self._tensors, by_constant=False) * space
                 found.moved = dict(zip(operands, op.cost.operand_bytes, strict=False))
                 found.read = sum(found.moved.values())
         return found
+
+    def _rates(self, op: Op, space: int) -> tuple[float, float, float]:
+        """Cycles and bytes a second, from memory and from caches, of the kernel that an op is the root of.
+
+        What is spread from smaller arrays has no order in memory of its own, and is given the one that makes the reduction
+        go along rows (GpuLayoutAssignment::PropagateReductionLayoutToOperand).
+        """
+        geometry = op.cost.geometry
+        if op.cost.kind is OpKind.REDUCE and isinstance(geometry, Reduction) and geometry.dims:
+            spread = 2 * self._least_elements(op.operands[0]) <= self._tensors[op.operands[0]].elements
+            return rates_of(reduction_grid(geometry, by_rows=spread))
+        return loop_rates(space)
 
     def _least_elements(self, value: int) -> int:
         tensor = self._tensors[value]
@@ -273,8 +300,7 @@ class _Sweep:
             for index, op in enumerate(self._ops)
         ]
         exits = single_exits(inside)
-        constants = self._known.constants
-        return work_of_values(members, self._operands, self._tensors, constants, exits)
+        return work_of_values(members, self._operands, self._tensors, self._known, exits)
 
     def _asked_elements(self, fusion: Growing, places: frozenset[int], elements: int) -> int:
         """How many of an op's `elements` places ask for: as many as they give; where they join or pad, its share of those."""
@@ -376,7 +402,10 @@ class _Sweep:
         before, after, innermost = reduction
         space = self._space(root)
         if space == after:
-            taken = self._fusion(root).is_unary
+            fusion = self._fusion(root)
+            taken = fusion.is_unary
+            if taken and self._rules.timed:
+                fusion.rate, fusion.bytes_per_s, fusion.cached_per_s = self._rates(op, space)
         else:
             closed = not self._rules.timed or index in self._diamonds
             taken = space == before and closed and innermost and before <= MAX_ROW * after

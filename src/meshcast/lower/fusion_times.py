@@ -5,17 +5,24 @@ After priority_fusion.cc and gpu_performance_model_base.cc (openxla/xla, August 
 hide behind them. An op that all of its readers take in saves its launch, its reads and writes and their reads of it; it costs
 their reads of its operands, and its arithmetic once for every element that they ask for. Bytes are counted in full, though
 XLA lets them hide behind arithmetic in turn: it decides while readers are still small. An op that is repeated brings along the
-ops that lead to it alone, which XLA has fused with it by then. Cycles an element are those that XLA measured on an H100
-(hlo_op_profiles_data.h), 3 where it knows none. Clock, lanes and memory rate are a Hopper's: a lowering knows the kind of its
-device alone, and what is decided goes by ratios of times that hardly differ between generations.
+ops that lead to it alone, which XLA has fused with it by then. A single element that is spread over others is loaded for each of
+them from a cache, by a kernel's blocks at their rate: 8 ns for each constant of a pass over up to 200,000 elements, which keeps
+hashes of random numbers apart from what asks for them at several places, and microseconds in reductions of few blocks.
+
+Cycles an element are those that XLA measured on an H100 (hlo_op_profiles_data.h), 3 where it knows none. Clock, lanes and memory
+rate are a Hopper's: a lowering knows the kind of its device alone, and what is decided goes by ratios of times that hardly
+differ between generations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from meshcast.lower.constants import KnownValues
 from meshcast.lower.growing import Growing
+from meshcast.lower.reduction_grids import CORES, Grid
 from meshcast.lower.single_exits import NO_EXIT
 from meshcast.workload import Op, OpKind, Tensor
 
@@ -24,10 +31,17 @@ MAX_VALUES = 96
 MAX_COPIES = 10_000
 
 LAUNCH_S = 1e-6
-_LANES = 132 * 128
-_CYCLES_PER_S = 2 * 1.98e9
-_BYTES_PER_S = 4.8e12
-_OVERLAP = 0.95
+_LANES_PER_CORE = 128
+_LANES = CORES * _LANES_PER_CORE
+_CLOCK = 1.98e9
+_CYCLES_PER_S = 2 * _CLOCK
+_TRANSACTION = 32  # bytes
+BYTES_PER_S = 4.8e12
+_CACHE_SPEEDUP = 2.5 * 8  # kL2CacheSpeedup and kL1CacheSpeedup
+_SPREAD_BYTES = 4.0  # of most of what is spread
+MOST_SPREAD = 128  # single elements that are told apart: more are dear enough
+_NONE: frozenset[int] = frozenset()
+OVERLAP = 0.95
 
 _DEFAULT_CYCLES = 3.0
 _SLOW_CYCLES = 100.0  # of a function that XLA expands and that is not listed
@@ -59,6 +73,7 @@ _CYCLES: dict[str, dict[str, int]] = {
     "tan": {"f32": 1955, "f16": 2033, "f64": 1638},  # sine by cosine
     "erf": {},
 }  # fmt: skip
+_PLAIN = frozenset({"add", "subtract", "multiply", "divide"})
 _NARROW = frozenset({"bf16", "f8E4M3FN", "f8E5M2"})  # computed in f32
 # A join is a comparison and a branch; one along an inner dimension whose first piece is no multiple of a warp is made dear, so
 # that nothing slow is computed behind it (GpuHloCostAnalysis::HandleConcatenate).
@@ -80,6 +95,14 @@ def cycles_of(op: Op, tensors: Sequence[Tensor], *, by_constant: bool) -> float:
     return float(by_type.get("f32" if dtype in _NARROW else dtype, _DEFAULT_CYCLES))
 
 
+def named_cycles(name: str, dtype: str) -> float | None:
+    """Cycles that a function takes for one element; None of plain arithmetic."""
+    by_type = _CYCLES.get(name) if name not in _PLAIN else None
+    if by_type is None:
+        return None
+    return float(by_type.get("f32" if dtype in _NARROW else dtype, _DEFAULT_CYCLES))
+
+
 def _joining(op: Op, tensors: Sequence[Tensor]) -> float:
     """Cycles for an element of a concatenation."""
     whole, first = tensors[op.results[0]].shape, tensors[op.operands[0]].shape
@@ -94,11 +117,15 @@ class Work(NamedTuple):
         own: Cycles for each of its elements, of the op that makes it.
         chain: The same, with the ops that lead to it alone.
         read: Bytes that those ops and this one read.
+        spread: Single elements that those ops and this one take for each of theirs: constants, above all.
+        own_spread: How many of these the op takes that makes it.
     """
 
     own: float
     chain: float
     read: float
+    spread: frozenset[int] = frozenset()
+    own_spread: int = 0
 
 
 Reads = Sequence[tuple[int, int]]  # operands of an op, each with the bytes that it takes to have it
@@ -108,7 +135,7 @@ def work_of_values(
     members: Mapping[int, tuple[Op, Reads]],
     operands: Sequence[Sequence[int]],
     tensors: Sequence[Tensor],
-    constants: Set[int],
+    known: KnownValues,
     exits: Sequence[int],
 ) -> dict[int, Work]:
     """What it takes to have each value, with the ops that lead to it alone.
@@ -120,9 +147,10 @@ def work_of_values(
         members: A block's ops that may be fused and have one result, by place, with what they read.
         operands: Of all ops.
         tensors: Types of all values.
-        constants: Values that are known before a run.
+        known: Values that are known before a run, or are one element spread over all.
         exits: The single exit of each op (`single_exits`).
     """
+    constants, splats = known.constants, known.splats
     found: dict[int, Work] = {}
     cycles: dict[tuple[int, str, bool], float] = {}  # by cost, which most ops of a long program share, and name
     # exit -> values that lead to it alone, each with what it takes to have it from memory
@@ -139,16 +167,20 @@ def work_of_values(
         chain = own
         read: dict[int, float] = dict(reads)
         leading = behind.pop(index, ())
+        spread = splats.intersection(read_values) if op.cost.kind is OpKind.ELEMENTWISE else _NONE
+        own_spread = len(spread)
         for value, outside in leading:
             size, before = tensors[value].elements, found[value]
             chain += before.chain if size >= elements else before.chain * size / elements
+            if before.spread and len(spread) < MOST_SPREAD:
+                spread = spread | before.spread if spread else before.spread
             if len(outside) > len(read):
                 read, outside = outside, read
             for other, moved in outside.items():
                 read[other] = max(moved, read.get(other, 0.0))
         for value, _ in leading:
             read.pop(value, None)
-        found[result] = Work(own, chain, sum(read.values()))
+        found[result] = Work(own, chain, sum(read.values()), spread, own_spread)
         if exits[index] != NO_EXIT and result not in constants:
             behind.setdefault(exits[index], []).append((result, read))
     return found
@@ -174,13 +206,16 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         read += size
     if evaluated > elements:  # repeated
         cycles, behind = work.chain, max(0.0, work.read - read)  # what the chain reads besides
+        spread = _SPREAD_BYTES * len(work.spread)  # loaded for an element
     else:
-        cycles, behind = work.own, 0.0
-    saved = read + behind + op.cost.written_bytes
+        cycles, behind, spread = work.own, 0.0, _SPREAD_BYTES * work.own_spread
+    saved = (read + behind + op.cost.written_bytes) / BYTES_PER_S
+    if spread:
+        saved += spread * elements / cached_rate(math.ceil(elements / _LANES_PER_CORE))
     extra = 0.0
     if cycles:
         seconds = elements * cycles / arithmetic_rate(elements)
-        extra = _OVERLAP * min(seconds, saved / _BYTES_PER_S) - seconds
+        extra = OVERLAP * min(seconds, saved) - seconds
     result = op.results[0]
     grown: list[dict[int, float]] = []
     for fusion, asked, copies in readers:
@@ -194,19 +229,43 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         if len(moved) + len(more) > MAX_VALUES or fusion.copies + copies > MAX_COPIES:
             return False
         if cycles:
-            hidden, before = (fusion.read + fusion.written) / _BYTES_PER_S, fusion.cycles
+            hidden, before = fusion.read / fusion.bytes_per_s + fusion.written / BYTES_PER_S, fusion.cycles
             seconds = (before + asked * cycles) / fusion.rate
-            extra += seconds - _OVERLAP * min(seconds, hidden)
+            again = spread * asked / fusion.cached_per_s if spread else 0.0
+            extra += seconds - OVERLAP * min(seconds, hidden + again)
             seconds = before / fusion.rate
-            extra -= seconds - _OVERLAP * min(seconds, hidden)
-        saved += moved.get(result, 0.0)
-        saved -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
+            extra -= seconds - OVERLAP * min(seconds, hidden)
+        less = moved.get(result, 0.0)
+        less -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
+        saved += less / fusion.bytes_per_s
+        if spread:
+            saved -= spread * asked / fusion.cached_per_s
         grown.append(more)
-    if extra - saved / _BYTES_PER_S > LAUNCH_S:
+    if extra - saved > LAUNCH_S:
         return False
     for (fusion, asked, copies), more in zip(readers, grown, strict=True):
         fusion.grow(result, asked * work.own, copies, more)
     return True
+
+
+def rates_of(grid: Grid) -> tuple[float, float, float]:
+    """Cycles and bytes a second of a launch, from memory and from caches.
+
+    A block has a core, and loads no more than one transaction a cycle.
+    """
+    lanes = min(grid.threads, _LANES_PER_CORE) * min(grid.blocks, CORES)
+    from_memory = min(BYTES_PER_S, grid.blocks * _CLOCK * _TRANSACTION)
+    return _CYCLES_PER_S * lanes, from_memory, cached_rate(grid.blocks)
+
+
+def loop_rates(elements: int) -> tuple[float, float, float]:
+    """The same of a pass over so many elements: each has a thread."""
+    return arithmetic_rate(elements), BYTES_PER_S, cached_rate(math.ceil(elements / _LANES_PER_CORE))
+
+
+def cached_rate(blocks: int) -> float:
+    """Bytes a second that so many blocks load from the caches of their cores."""
+    return min(_CACHE_SPEEDUP * BYTES_PER_S, blocks * _CLOCK * _TRANSACTION)
 
 
 def arithmetic_rate(elements: int) -> float:

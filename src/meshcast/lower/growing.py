@@ -27,6 +27,8 @@ class Growing:
         "_judged",
         "_outside",
         "asking",
+        "bytes_per_s",
+        "cached_per_s",
         "copies",
         "cycles",
         "evaluated",
@@ -43,6 +45,8 @@ class Growing:
         self.copies = 1  # of ops in its code: one for every place that asks for them
         self.cycles = 0.0  # of arithmetic, over all its elements
         self.rate = 1.0  # cycles a second that it may do, where its time is asked for
+        self.bytes_per_s = 1.0  # that it may read, where its time is asked for
+        self.cached_per_s = 1.0  # the same of what is in a cache
         self.moved: dict[int, float] = {}  # bytes of every value that it reads from outside
         self.read = 0.0  # all of them
         self.written = root.cost.written_bytes

@@ -162,6 +162,9 @@ class Kernel:
     operand_bytes: tuple[int, ...] = ()  # what is read of each of them
     writes: tuple[int, ...] = ()
     updates: tuple[int, ...] = ()  # values whose buffers its first results are written into: in-place updates
+    # Places in `reads` of what results need elsewhere than at their own element, and so cannot be written over.
+    rearranged: tuple[int, ...] = ()
+    sources: tuple[tuple[int, ...], ...] = ()  # places in `reads` of what leads to each result; none: all lead to all
     geometry: Geometry | None = None
     picked: Indexed | None = None  # a gather among its ops, where `geometry` is another's
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
@@ -218,6 +221,21 @@ class Kernel:
     ) -> Kernel:
         """A copy of the kernel on other values, at another place of the program."""
         return _elsewhere(self, reads, writes, updates, location)
+
+    def writes_over(self, value: int, result: int) -> bool:
+        """Whether a result may be written where a value lies that the kernel reads: it is read element by element, and leads
+        to that result. Other results may need it as well (XLA:GPU's FusionCanShareBufferHint, alias_info.cc).
+        """
+        if value in self.updates:
+            return True
+        if self.kind is not KernelKind.LOOP_FUSION and self.kind is not KernelKind.REDUCTION:
+            return False
+        if value not in self.reads or result not in self.writes:
+            return False
+        place = self.reads.index(value)
+        if place in self.rearranged:
+            return False
+        return not self.sources or place in self.sources[self.writes.index(result)]
 
     @property
     def footprint_bytes(self) -> int:

@@ -4,16 +4,16 @@ A loop writes over the buffers that it is given. What it changes is copied first
 argument that is not donated, a constant, a value that is read behind the loop or begins two carried values. Inside, a
 carried value that a turn only hands on to another place is copied at the turn's end, and so is a new value that is needed to
 compute what still reads the old one, or that is computed from it other than element by element: no order of kernels lets it be
-written into the carried buffer. A kernel that computes the new values of several from the old ones of the same writes over none.
+written into the carried buffer. A kernel that computes the new values of several from the old ones of the same, element by
+element, writes each over its own.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.small_kernels import copy_kernel
 
@@ -70,20 +70,11 @@ def _turn(body: Schedule, values: ValueTypes) -> Schedule:
     made = {value: index for index, step in enumerate(inner.steps) for value in step.writes}
     outputs, taken = list(inner.outputs), set[int]()
     copies: list[Step] = []
-    carried = list(zip(inner.inputs, inner.outputs, strict=True))
-    renewed = Counter(
-        [
-            index
-            for before, after in carried
-            if (index := made.get(after)) is not None and before in inner.steps[index].reads
-        ]
-    )
-    for position, (before, after) in enumerate(carried):
+    for position, (before, after) in enumerate(zip(inner.inputs, inner.outputs, strict=True)):
         if before == after:
             continue
         index = made.get(after)
-        several = index is not None and renewed[index] > 1 and before in inner.steps[index].reads
-        if index is not None and after not in taken and not several and _takes_the_place(inner, index, before):
+        if index is not None and after not in taken and _takes_the_place(inner, index, before, after):
             taken.add(after)
             continue
         outputs[position], copy = _copied(after, values, "")
@@ -91,10 +82,10 @@ def _turn(body: Schedule, values: ValueTypes) -> Schedule:
     return replace(inner, steps=(*inner.steps, *copies), outputs=tuple(outputs))
 
 
-def _takes_the_place(body: Schedule, index: int, before: int) -> bool:
+def _takes_the_place(body: Schedule, index: int, before: int, after: int) -> bool:
     """Whether the step at `index` can write a carried value's new state where the old one lies."""
     step = body.steps[index]
-    if before in step.reads and not _goes_by_elements(step, before):
+    if before in step.reads and not (isinstance(step, Kernel) and step.writes_over(before, after)):
         return False
     derived = set(step.writes)  # what cannot be computed before that step
     for later in body.steps[index + 1 :]:
@@ -104,10 +95,6 @@ def _takes_the_place(body: Schedule, index: int, before: int) -> bool:
             return False
         derived.update(later.writes)
     return True
-
-
-def _goes_by_elements(step: Step, value: int) -> bool:
-    return isinstance(step, Kernel) and (value in step.updates or step.kind is KernelKind.LOOP_FUSION)
 
 
 def _copied(value: int, values: ValueTypes, location: str) -> tuple[int, list[Step]]:

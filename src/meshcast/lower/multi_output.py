@@ -9,7 +9,8 @@ besides its own result. Both kinds need
 - reductions of one shape along the same dimensions, no more than 8 of them, nor more than a block's shared memory has room for:
   a reduction of columns takes a cache of 32 x 129 elements, one of rows 32;
 - no more operands and results than a kernel may have;
-- no update in place among them, nor a row fusion (Triton's), a product or a library's call.
+- no update in place among them, nor a row fusion (Triton's), a product or a library's call;
+- of a maker and its reader: that they take no longer in one kernel (`fusion_times_of_kernels`).
 
 An operand of one element is nothing to share; nor is a value of which each of both reads a part of its own. A single op that is
 no arithmetic (a slice, a concatenation) was never made a fusion, and joins none.
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 
 from meshcast.lower.fused_kernel import merged
 from meshcast.lower.fusion_times import MAX_VALUES
+from meshcast.lower.fusion_times_of_kernels import is_slower_together
 from meshcast.lower.kernel import Kernel, KernelKind, Step, short_name
 from meshcast.lower.kernel_dependencies import dependencies
 from meshcast.lower.step_order import StepOrder
@@ -162,6 +164,7 @@ class _OutputMerging:
             and not (alone and self._priority(index) < 2)
             and self._fit(maker, index)
             and not self._connected(maker, index, passing_on=True)
+            and not is_slower_together(kernel, self._kernel(index), value)
         ]
         if found:
             self._merge(max(found, key=self._priority), maker)

@@ -1,6 +1,9 @@
 """Transposed results of products, which lie as the product wrote them.
 
-To XLA's layout assignment a transpose behind a product is another name for the same bytes, and so is arithmetic on it. A
+Where a transpose changes rows for columns and nobody else reads the product, XLA swaps the product's operands (algebraic
+simplifier, transpose(dot(a, b)) = dot(b, a)): the result is written in the transposed order at once.
+
+To XLA's layout assignment any other transpose behind a product is another name for the same bytes, and so is arithmetic on it. A
 softmax over such scores (decoding, where JAX multiplies keys by queries and transposes the result) reduces along columns
 then: as two reductions and a pass, where rows would be one kernel. Where anything else reads the values, they are written
 in their own order as before.
@@ -8,10 +11,11 @@ in their own order as before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from meshcast.workload import Op, OpKind, Reduction, Tensor
+from meshcast.workload import Gemm, Op, OpKind, Reduction, Tensor
 
 
 def with_products_order(
@@ -25,7 +29,7 @@ def with_products_order(
         buffer: What a view's value shows; gets the transposes that are left out.
         tensors: Types of all values.
     """
-    products = {value for op in ops if op.cost.kind is OpKind.GEMM for value in op.results}
+    products = {value: op for op in ops if op.cost.kind is OpKind.GEMM for value in op.results}
     turned = [
         op for op in ops
         if op.cost.kind is OpKind.TRANSPOSE and op.cost.orders and buffer.get(op.operands[0], op.operands[0]) in products
@@ -40,12 +44,38 @@ def with_products_order(
     gone: set[int] = set()
     along: dict[int, Reduction] = {}  # a reduction's result -> what it reduces, as it lies
     for op in turned:
-        found = _reductions(op, readers, needed, tensors)
-        if found:
+        product = products[buffer.get(op.operands[0], op.operands[0])]
+        swapped = _swaps_operands(op, product, readers, needed, tensors)
+        found = {} if swapped else _reductions(op, readers, needed, tensors)
+        if swapped or found:
             gone.add(op.results[0])
             buffer[op.results[0]] = buffer.get(op.operands[0], op.operands[0])
             along |= found
+    if gone:  # what was a view of a transpose is one of the product
+        buffer.update({view: buffer[shown] for view, shown in buffer.items() if shown in gone})
     return [_along(op, along) for op in ops if not gone.intersection(op.results)]
+
+
+def _swaps_operands(
+    transpose: Op,
+    product: Op,
+    readers: Mapping[int, Sequence[tuple[Op, int]]],
+    needed: Set[int],
+    tensors: Sequence[Tensor],
+) -> bool:
+    """Whether a transpose is the product of its operands the other way round: all rows behind all columns, for it alone."""
+    value, geometry, order = product.results[0], product.cost.geometry, tuple(transpose.cost.orders[0])
+    if not isinstance(geometry, Gemm) or value in needed or len(readers.get(value, ())) != 1:
+        return False
+    if transpose.operands[0] != value:
+        return False  # reshaped in between
+    shape = tensors[transpose.operands[0]].shape
+    if math.prod(shape) != geometry.batch * geometry.m * geometry.n:
+        return False
+    batches = next((dim for dim, place in enumerate(order) if dim != place), len(order))
+    first = order[batches]  # the first dimension of the columns
+    swapped = (*range(batches), *range(first, len(order)), *range(batches, first))
+    return order == swapped and math.prod(shape[:batches]) == geometry.batch and math.prod(shape[first:]) == geometry.n
 
 
 def _along(op: Op, along: Mapping[int, Reduction]) -> Op:

@@ -73,7 +73,8 @@ class EstimateOptions:
     data: Values = option(
         "random",
         flag="--data",
-        help="What arrays hold, for power and the clock under its cap: random, half-zeros (behind a ReLU) or zeros.",
+        help="What arrays hold, for power and the clock under its cap: random, normal (as in training), half-zeros "
+        "(behind a ReLU) or zeros.",
         one_of=_values,
         wrong="no data {}",
     )

@@ -220,14 +220,20 @@ class _Lifetimes:
             return {result: live[target] for result, target in pairs if target in live}
         if self._device is not None and self._device.kind == "tpu":
             return self._written_over(step, dying, live)
-        if step.kind is not KernelKind.LOOP_FUSION or not step.writes or step.writes[0] in self._aliases:
+        if step.kind not in (KernelKind.LOOP_FUSION, KernelKind.REDUCTION) or dying.isdisjoint(step.reads):
             return {}
-        size = self._tensors[step.writes[0]].bytes
-        for value in step.reads:
-            shared = self._device is None or value in self._single
-            if shared and value in dying and not live[value].held and live[value].size == size:
-                return {step.writes[0]: live[value]}
-        return {}
+        found = {}
+        for result in step.writes:
+            if result in self._aliases:
+                continue
+            size = self._tensors[result].bytes
+            for value in step.reads:
+                shared = value in dying and (self._device is None or value in self._single)
+                if shared and not live[value].held and live[value].size == size and step.writes_over(value, result):
+                    found[result] = live[value]
+                    dying.discard(value)
+                    break
+        return found
 
     def _written_over(self, step: Kernel, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
         """Dying operands of a pass over elements, each for one result of its size."""
@@ -252,13 +258,9 @@ def _written_in_place(body: Schedule) -> frozenset[int]:
         if after in defined:
             index, step = defined[after]
             ends = last.get(before, -1)
-            if ends < index or (ends == index and isinstance(step, Kernel) and _writes_over(step, before)):
+            if ends < index or (ends == index and isinstance(step, Kernel) and step.writes_over(before, after)):
                 found.add(after)
     return frozenset(found)
-
-
-def _writes_over(kernel: Kernel, value: int) -> bool:
-    return value in kernel.updates or kernel.kind is KernelKind.LOOP_FUSION
 
 
 def last_reads(schedule: Schedule) -> dict[int, int]:

@@ -16,7 +16,7 @@ from meshcast.zoo.saving import kept
 from meshcast.zoo.sharding import Axes, MeshLayout
 from meshcast.zoo.words import BATCH
 
-Kind = Literal["auto", "plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+Kind = Literal["auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 KINDS = get_args(Kind)
 FUSED = ("flash", "flash-ring", "flash-all-gather")
 _HEADS: tuple[Axes, ...] = (BATCH, "context", "tensor", None)
@@ -36,7 +36,8 @@ def attend(
 ) -> jax.Array:
     """Attention of q (B, S, H, D) over k, v (B, S, K, D), as the layout says; a chunk of a prompt has more keys than queries.
 
-    - `plain`: all scores, masked: `layers.causal_attention`. `auto` is decided for a device before (`jobs.planned.attending`).
+    - `plain`: all scores, masked: `layers.causal_attention`; `plain-bf16` keeps them, and what becomes of them, in bf16 all the
+      way, as MaxText does by default (`float32_logits` is off). `auto` is decided for a device before (`jobs.planned.attending`).
     - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022). Where "context" splits the
       sequence, `flash-all-gather` (the same as `flash`) and `flash-ring`, positions in the order of `positions`.
     - `all-gather`: each device gathers all keys and values for its own positions (Llama 3, section 3.3.2). It is also what
@@ -54,7 +55,10 @@ def attend(
         gone_round: jax.Array = layout.local(part, (_HEADS,) * 3, _HEADS)(q, k, v)
         return gone_round
     if not split:
-        return causal_attention(q, k, v, window=window, cap=cap) if causal else attention(q, k, v, cap=cap)
+        scores = jnp.bfloat16 if kind == "plain-bf16" else jnp.float32
+        if causal:
+            return causal_attention(q, k, v, window=window, cap=cap, scores=scores)
+        return attention(q, k, v, cap=cap, scored_in=scores)
     k, v = (layout.moved(x, stored=_HEADS, used=_WHOLE) for x in (k, v))
     return attention(q, k, v, causal_mask(q.shape[1], window) if causal else None, cap=cap)
 

@@ -56,12 +56,17 @@ def remarks(config: DlrmConfig, mesh: Mapping[str, int] | None, placement: Place
     return ()
 
 
-def weights(config: DlrmConfig, placement: Placement = "table", devices: int = 1) -> dict[str, Any]:
-    """Every parameter's shape and storage; dense layers are replicated, tables filled up for so many devices."""
+def weights(config: DlrmConfig, placement: Placement = "table", devices: int = 1, align: int = 1) -> dict[str, Any]:
+    """Every parameter's shape and storage; dense layers are replicated, tables filled up for so many devices.
+
+    What the top layers read is a multiple of `align` wide: NVIDIA's recipe fills it up with zeros, as tensor cores want rows of
+    16 bytes (DeepLearningExamples, PyTorch/Recommendation/DLRM, dlrm/nn/interactions.py).
+    """
     features = config.tables + 1
+    read = config.dim + features * (features - 1) // 2
     widths = {
         "bottom": (config.dense, *config.bottom),
-        "top": (config.dim + features * (features - 1) // 2, *config.top),
+        "top": (-(-read // align) * align, *config.top),
     }
     dense = {
         name: [{"kernel": ShardedWeight(pair), "bias": ShardedWeight(pair[1:])} for pair in pairwise(sizes)]
@@ -131,6 +136,7 @@ def train_step(
     batch: int = 2048,
     accumulate: int = 1,
     placement: Placement = "table",
+    align: int = 1,
     learning_rate: float = 0.1,
     param_dtype: DTypeLike = "float32",
 ) -> Program:
@@ -168,7 +174,10 @@ def train_step(
 
     def loss(dense: Any, pooled: jax.Array, batch: Any) -> jax.Array:
         bottom = mlp(batch["dense"], dense["bottom"], last=jax.nn.relu)
-        click = mlp(interact(bottom, pooled), dense["top"], last=partial(jnp.squeeze, axis=-1))
+        read = interact(bottom, pooled)
+        unused = dense["top"][0]["kernel"].shape[0] - read.shape[1]
+        read = jnp.pad(read, ((0, 0), (0, unused))) if unused else read
+        click = mlp(read, dense["top"], last=partial(jnp.squeeze, axis=-1))
         return jnp.mean(jax.nn.softplus(click) - batch["labels"] * click)
 
     def named_rows(batch: Any) -> jax.Array:
@@ -203,7 +212,7 @@ def train_step(
         dense, opt_state = sgd(params["dense"], grads, opt_state, learning_rate=learning_rate)
         return {"dense": dense, "tables": tables}, opt_state, value
 
-    params = layout.params(weights(config, placement, layout.size("data")), param_dtype)
+    params = layout.params(weights(config, placement, layout.size("data"), align), param_dtype)
     data = microbatched(
         layout,
         accumulate,

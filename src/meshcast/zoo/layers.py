@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from meshcast.base import UsageError
 from meshcast.zoo.saving import ATTENTION, POLICIES, kept
@@ -58,8 +59,9 @@ def rotary(x: jax.Array, positions: jax.Array, *, theta: float) -> jax.Array:
 def attention(
     q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None,
     *, cap: float = 0.0, bias: jax.Array | None = None, sinks: jax.Array | None = None, heads_first: bool = False,
+    scored_in: DTypeLike = jnp.float32,
 ) -> jax.Array:  # fmt: skip
-    """Attention of q (B, S, H, D) over k, v (B, T, K, D): H/K query heads share a key head, softmax in fp32.
+    """Attention of q (B, S, H, D) over k, v (B, T, K, D): H/K query heads share a key head, softmax in fp32 or `scored_in`.
 
     With `heads_first` keys and values lie as a cache keeps them, (B, K, T, D).
 
@@ -70,15 +72,21 @@ def attention(
     keys, (shared, room) = ("bktd", k.shape[1:3]) if heads_first else ("btkd", k.shape[2:0:-1])
     q = q.reshape(batch, length, shared, heads // shared, width)
     scores = jnp.einsum(f"bskgd,{keys}->bkgst", q, k)
-    scores = soft_cap((kept(scores) if cap else scores).astype(jnp.float32) * width**-0.5, cap)
+    scores = soft_cap((kept(scores) if cap else scores).astype(scored_in) * width**-0.5, cap)
     scores = scores if bias is None else scores + bias.reshape(shared, -1, 1, room)
     if mask is not None:
-        scores = jnp.where(mask, scores, jnp.float32(-1e30))
+        scores = jnp.where(mask, scores, jnp.asarray(-1e30, scored_in))
     if sinks is not None:
         # The shares of a softmax over the scores and the sink are those over the scores, times exp(z) / (exp(z) + exp(sink)).
         total = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
         taken = jax.nn.sigmoid(total - sinks.astype(jnp.float32).reshape(shared, -1, 1, 1))
         weights = (jnp.exp(scores - total) * taken).astype(v.dtype)
+    elif scored_in != jnp.float32:
+        # As MaxText's dot_product attention: sums are divided by behind the product, over heads instead of scores.
+        weights = kept(jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True))), ATTENTION)
+        total = jnp.moveaxis(jnp.sum(weights, axis=-1, keepdims=True), 3, 1)
+        found = jnp.einsum(f"bkgst,{keys}->bskgd", weights, v) / total
+        return found.reshape(batch, length, heads, v.shape[-1])
     else:
         weights = softmax(scores, v.dtype)
     return jnp.einsum(f"bkgst,{keys}->bskgd", weights, v).reshape(batch, length, heads, v.shape[-1])
@@ -115,6 +123,7 @@ def causal_mask(length: int, window: int = 0, past: int = 0) -> jax.Array:
 def causal_attention(
     q: jax.Array, k: jax.Array, v: jax.Array,
     *, window: int = 0, cap: float = 0.0, bias: jax.Array | None = None, sinks: jax.Array | None = None,
+    scores: DTypeLike = jnp.float32,
 ) -> jax.Array:  # fmt: skip
     """Attention to earlier positions, of the last `window` ones where there is a window; keys may be more than queries.
 
@@ -123,11 +132,11 @@ def causal_attention(
     """
     batch, length = q.shape[:2]
     if past := k.shape[1] - length:
-        return attention(q, k, v, causal_mask(length, window, past), cap=cap, bias=bias, sinks=sinks)
+        return attention(q, k, v, causal_mask(length, window, past), cap=cap, bias=bias, sinks=sinks, scored_in=scores)
     if not window or length <= window:
-        return attention(q, k, v, causal_mask(length), cap=cap, bias=bias, sinks=sinks)
+        return attention(q, k, v, causal_mask(length), cap=cap, bias=bias, sinks=sinks, scored_in=scores)
     if length % window or length < 3 * window or bias is not None:
-        return attention(q, k, v, causal_mask(length, window), cap=cap, bias=bias, sinks=sinks)
+        return attention(q, k, v, causal_mask(length, window), cap=cap, bias=bias, sinks=sinks, scored_in=scores)
 
     def blocks(x: jax.Array) -> jax.Array:
         return x.reshape(batch, length // window, window, *x.shape[2:])
@@ -140,7 +149,7 @@ def causal_attention(
     band = (t > s) & (t <= s + window)
     # The first block has no predecessor.
     masks = band & ((jnp.arange(length // window)[:, None, None] > 0) | (t >= window))
-    near = partial(attention, cap=cap, sinks=sinks)
+    near = partial(attention, cap=cap, sinks=sinks, scored_in=scores)
     k, v = with_predecessor(blocks(k)), with_predecessor(blocks(v))
     return jax.vmap(near, in_axes=(1, 1, 1, 0), out_axes=1)(blocks(q), k, v, masks).reshape(
         batch, length, q.shape[2], v.shape[-1]

@@ -18,7 +18,7 @@ from meshcast.zoo.words import Gradients, Remat
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp32", "tf32", "fp8", "mxfp8"]
-Attention = Literal["auto", "plain", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+Attention = Literal["auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
 Offload = Literal["none", "optimizer", "activations"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
@@ -152,7 +152,7 @@ class Plan:
                 where=PLAN_FLAG,
                 fix="leave one of them out, or recompute more (remat=full)",
             )
-        if self.attention not in ("auto", "plain", "flash", None) and self.cp == 1:
+        if self.attention not in ("auto", "plain", "plain-bf16", "flash", None) and self.cp == 1:
             raise InfeasibleError(
                 f"attention={self.attention} exchanges keys and values of split sequences, and cp is 1",
                 where=PLAN_FLAG,

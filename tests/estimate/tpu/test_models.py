@@ -172,6 +172,16 @@ def test_a_stream_takes_its_bytes_at_the_bandwidth_that_copies_reach() -> None:
     assert seconds(kernel) == pytest.approx(2**31 / (share * V6E.memory_bandwidth), rel=0.02)
 
 
+def test_cores_with_memories_of_their_own_share_none() -> None:
+    """Two cores of a v4 run one kernel on one memory; those of a v3 have a program and a memory each."""
+    p = shipped_tpu_calibration().parameters
+    v3, v4 = (load_device(name) for name in ("tpu-v3", "tpu-v4"))
+    alone, together = (
+        TpuMachine(device=device, parameters=p).bandwidth / device.memory_bandwidth for device in (v3, v4)
+    )
+    assert (alone, together) == (pytest.approx(p.hbm_share), pytest.approx(p.hbm_share * p.megacore_share))
+
+
 def test_windows_overlap() -> None:
     """Twice the elements in many windows take twice the time; from one window on, less than twice."""
     small, large = (pass_over(4 * n, 4 * n, vector=n, functions=n) for n in (2**19, 2**24))

@@ -9,8 +9,8 @@ import pytest
 from meshcast.evidence.validate.plan_choices import choices_json, plan_choices, plan_groups
 from meshcast.evidence.validate.programs import ProgramRow
 from meshcast.evidence.validate.runs.comparison import RunResult
+from meshcast.evidence.validate.runs.planned import row_target
 from meshcast.evidence.validate.runs.rows import RunRow, read_run_rows
-from meshcast.evidence.validate.runs.target import run_target
 
 HEAD = "id,device,devices,model,step_time_s,gbs,mbs,tp,dp,recompute,framework_version,grade,async_tp\n"
 ROWS = """\
@@ -35,7 +35,7 @@ def _results(tmp_path: Path, predicted: dict[str, float | None]) -> tuple[dict[s
     results = [
         RunResult(
             measured=row,
-            target=run_target(row),
+            target=row_target(row),
             row=ProgramRow(id=row.id, group="x", measured=row.step_time_s, predicted=predicted.get(row.id)),
         )
         for row in rows

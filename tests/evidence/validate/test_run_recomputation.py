@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from meshcast.evidence.validate.runs import recomputation
-from meshcast.evidence.validate.runs.recomputation import MORE, predict_fitting
-from meshcast.evidence.validate.runs.target import RunTarget
+from meshcast.evidence.validate.runs import planned
+from meshcast.evidence.validate.runs.planned import predict_fitting
+from meshcast.jobs.stated.recomputation import MORE
+from meshcast.jobs.stated.target import RunTarget
 from meshcast.options.options import Options
 from tests.evidence.validate.test_run_targets import target
 
@@ -38,7 +39,7 @@ def test_the_least_that_fits(monkeypatch: pytest.MonkeyPatch, needs: tuple[int, 
     def predicted(run: RunTarget, options: Options, *, over_memory: bool) -> _Predicted:
         return _Predicted(by_word[str(run.plan["remat"])] * GIGABYTE)
 
-    monkeypatch.setattr(recomputation, "predict_run", predicted)
+    monkeypatch.setattr(planned, "predict_run", predicted)
     run = replace(target(recompute=""), plan={"remat": "none"})
     found, prediction = predict_fitting(run, Options(on="dgx-h100"))
     assert found.plan["remat"] == word
@@ -47,7 +48,7 @@ def test_the_least_that_fits(monkeypatch: pytest.MonkeyPatch, needs: tuple[int, 
 
 
 def test_what_a_source_says_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recomputation, "predict_run", lambda *_, **__: _Predicted(900 * GIGABYTE))
+    monkeypatch.setattr(planned, "predict_run", lambda *_, **__: _Predicted(900 * GIGABYTE))
     run = target(recompute="none")
     assert predict_fitting(run, Options(on="dgx-h100"))[0] == run
 
@@ -58,7 +59,7 @@ def test_what_does_not_fit_otherwise_waits_at_the_host(monkeypatch: pytest.Monke
     def predicted(run: RunTarget, options: Options, *, over_memory: bool) -> _Predicted:
         return _Predicted((10 if run.plan.get("offload") == "activations" else 900) * GIGABYTE)
 
-    monkeypatch.setattr(recomputation, "predict_run", predicted)
+    monkeypatch.setattr(planned, "predict_run", predicted)
     for device, offload in (("tpu-v6e", "activations"), ("tpu-v3", None)):
         run = replace(target(recompute="", device=device, framework="maxtext"), plan={"remat": "full"})
         assert predict_fitting(run, Options())[0].plan.get("offload") == offload

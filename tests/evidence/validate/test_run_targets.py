@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshcast.base.errors import InputError
-from meshcast.evidence.validate.runs.extras import Extras
-from meshcast.evidence.validate.runs.parallelism import shared_out
-from meshcast.evidence.validate.runs.rows import RunRow, read_run_rows
-from meshcast.evidence.validate.runs.target import RunTarget, run_target
+from meshcast.evidence.validate.runs.planned import row_target
+from meshcast.evidence.validate.runs.rows import read_run_rows
+from meshcast.jobs.stated.extras import Extras
+from meshcast.jobs.stated.parallelism import shared_out
+from meshcast.jobs.stated.run import StatedRun
+from meshcast.jobs.stated.target import RunTarget, run_target
 
 LLAMA = {
     "layers": 32,
@@ -29,19 +31,19 @@ LLAMA = {
 SMALL = {"layers": 8, "hidden": 512, "heads": 4, "kv_heads": 4, "head_dim": 128, "ffn": 256, "vocab": 1024, "seq": 2048}
 
 
-def row(**changes: Any) -> RunRow:
+def run(**changes: Any) -> StatedRun:
     given: dict[str, Any] = {
-        "id": "invented-1", "device": "h100-sxm", "devices": 8, "model": "llama3-8b", "step_time_s": 1.0,
+        "device": "h100-sxm", "devices": 8, "model": "llama3-8b",
         "counts": {**LLAMA, "gbs": 16}, "mbs": 2.0, "degrees": {"dp": 1, "fsdp": 8}, "zero": 3, "precision": "bf16",
         "recompute": "full", "framework": "torchtitan", "flags": {"compiled": False},
     }  # fmt: skip
-    return RunRow(**given | changes)
+    return StatedRun(**given | changes)
 
 
 def target(**changes: Any) -> RunTarget:
     if isinstance(changes.get("extra"), str):
         changes["extra"] = Extras.read(changes["extra"])
-    return run_target(row(**changes))
+    return run_target(run(**changes))
 
 
 def test_a_complete_row_lacks_nothing() -> None:
@@ -327,9 +329,9 @@ def test_a_row_that_cannot_be_read_says_what_it_lacks(tmp_path: Path, line: str,
     path = tmp_path / "runs.csv"
     path.write_text(f"id,device,devices,model,step_time_s,gbs,mbs\nb,h100-sxm,8,llama3-8b,1.5,16,0.5\n{line}\n")
     whole, broken = read_run_rows(path)
-    assert (whole.step_time_s, whole.counts, whole.mbs, whole.unread) == (1.5, {"gbs": 16}, 0.5, ())
+    assert (whole.step_time_s, whole.run.counts, whole.run.mbs, whole.unread) == (1.5, {"gbs": 16}, 0.5, ())
     assert any(each.startswith(lacking) for each in broken.unread)
-    assert run_target(broken).missing == broken.unread
+    assert row_target(broken).missing == broken.unread
 
 
 def test_a_row_without_a_name_is_named_by_its_line(tmp_path: Path) -> None:

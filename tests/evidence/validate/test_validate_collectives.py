@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from meshcast.base.errors import InputError
+from meshcast.base.errors import InputError, UsageError
 from meshcast.cli.app import app
 from meshcast.evidence.validate.collectives.comparison import validate_collectives
+from meshcast.evidence.validate.collectives.leaving_out import without_class
 from meshcast.evidence.validate.collectives.page import CollectivesSummary, collectives_page
 from meshcast.evidence.validate.collectives.rows import LARGE, read_collective_rows
+from meshcast.hardware import load_cluster, load_link
 from meshcast.network.benchmark import bus_factor
 
 HEADER = "id,source_url,hardware,devices,nodes,collective,dtype,bytes,time_us,busbw_GBps,notes\n"
@@ -72,7 +74,7 @@ def test_the_summary_counts_and_the_page_names(tmp_path: Path) -> None:
     assert (answer["kind"], answer["rows"], answer["failed"]) == ("collectives", 6, 2)
     assert answer["skipped"] == ["e"]
     assert set(answer["failures"]) == {"d", "g"}
-    page = collectives_page(summary, command="meshcast validate collectives x.csv", page=tmp_path / "page.md")
+    page = collectives_page(summary, summary, command="meshcast validate collectives x.csv", page=tmp_path / "page.md")
     assert "| mis-tuned | 1 |" in page
     assert "https://example.com" in page
 
@@ -146,7 +148,7 @@ def test_classes_are_told_with_their_mistuned_rows_too(tmp_path: Path) -> None:
     answer = summary.to_json()
     assert answer["groups"]["A100, >= 1 MiB"]["rows"] == 1
     assert answer["with_mistuned"]["A100, >= 1 MiB"]["rows"] == 2
-    page = collectives_page(summary, command="meshcast validate collectives x.csv", page=tmp_path / "page.md")
+    page = collectives_page(summary, summary, command="meshcast validate collectives x.csv", page=tmp_path / "page.md")
     assert "## With the rows that are called mis-tuned" in page
 
 
@@ -160,3 +162,38 @@ def test_the_command(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("# Accuracy of collectives")
     shown = CliRunner().invoke(app, ["validate", "collectives", str(write(tmp_path))])
     assert "Skipped, as no collectives: e." in shown.stdout
+
+
+def test_what_a_class_taught_is_left_out() -> None:
+    """The median of siblings that were not calibrated on it; the library's constants and the data sheet's stay."""
+    cluster = load_cluster("dgx-h100")
+    own, left = cluster.levels[0], without_class(cluster, "H100").levels[0]
+    others = sorted(load_link(name).share for name in ("nvlink-2", "nvlink-3", "nvlink-5", "nvlink-5-rack"))
+    assert left.link.share == pytest.approx((others[1] + others[2]) / 2)
+    assert (left.link_bandwidth, left.links, left.latency_s) == (own.link_bandwidth, own.links, own.latency_s)
+    assert left.link.in_network_share == own.link.in_network_share  # NCCL's own
+    simple = {each.name: each for each in left.link.protocols}
+    assert simple["LL128"].chunk_s == simple["Simple"].chunk_s / 2
+    assert without_class(cluster, "MI300X").levels[0].link == own.link
+    rack = load_cluster("gb200-nvl72")
+    assert without_class(rack, "GB200").levels[0].latency_s == pytest.approx(0.6e-6)
+    assert without_class(rack, "B200").levels[0].latency_s == rack.levels[0].latency_s  # GB200 is no B200
+    assert without_class(rack, "GB200").levels[0].link.in_network_share == 0.74
+
+
+def test_leaving_out_by_command(tmp_path: Path) -> None:
+    path = str(write(tmp_path))
+    done = CliRunner().invoke(app, ["validate", "collectives", path, "--leave-out", "h100", "--json"])
+    *lines, summary = map(json.loads, done.stdout.splitlines())
+    assert all("H100" in line["hardware"] for line in lines)
+    assert (summary["leave_out"], summary["not_run"]) == ("h100", 0)
+    whole = CliRunner().invoke(app, ["validate", "collectives", path, "--json"])
+    usual = {line["id"]: line for line in map(json.loads, whole.stdout.splitlines()) if "id" in line}
+    timed = [line for line in lines if line["predicted"] is not None]
+    assert timed
+    assert all(usual[line["id"]]["predicted"] != line["predicted"] for line in timed)
+    each = CliRunner().invoke(app, ["validate", "collectives", path, "--leave-out", "each", "--json"])
+    assert len(each.stdout.splitlines()) == len(whole.stdout.splitlines())
+    wrong = CliRunner().invoke(app, ["validate", "collectives", path, "--leave-out", "H10"])
+    assert isinstance(wrong.exception, UsageError)
+    assert wrong.exception.fix == "did you mean 'H100'?"

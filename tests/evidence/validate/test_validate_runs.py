@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from meshcast.cli.app import app
 from meshcast.evidence.validate.runs.comparison import set_apart, source_name, validate_run
 from meshcast.evidence.validate.runs.rows import RunRow
+from meshcast.jobs.stated.run import StatedRun
 from meshcast.options.options import Options
 
 HEADER = (
@@ -30,12 +31,13 @@ ROWS = [
 
 
 def run_row(**changes: Any) -> RunRow:
-    asked: dict[str, Any] = {
-        "id": "a-1", "device": "a100-sxm-80gb", "devices": 8, "model": "megatron-22b", "step_time_s": 1.42,
+    source = changes.pop("source", "https://arxiv.org/abs/2205.05198")
+    stated: dict[str, Any] = {
+        "device": "a100-sxm-80gb", "devices": 8, "model": "megatron-22b",
         "counts": {"seq": 2048, "gbs": 4}, "mbs": 4.0, "degrees": {"tp": 8}, "precision": "fp16", "recompute": "full",
-        "framework": "megatron", "framework_version": "2022-05", "source": "https://arxiv.org/abs/2205.05198",
+        "framework": "megatron", "framework_version": "2022-05",
     }  # fmt: skip
-    return RunRow(**asked | changes)
+    return RunRow(id="a-1", run=StatedRun(**stated | changes), step_time_s=1.42, source=source)
 
 
 def test_sources_by_their_short_names() -> None:

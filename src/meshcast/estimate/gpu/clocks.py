@@ -17,6 +17,7 @@ from meshcast.hardware import Device, load_device
 MEASURED_CLOCK_SHARE = 0.76
 # The catalogue's device whose energies stand in where none was measured.
 CALIBRATED_DEVICE = "h200"
+_OWN = "measured"  # the source of energies that this project measured, on uniform numbers
 
 
 def matrix_joules(flops: float, rate: Rate, device: Device) -> float:
@@ -58,11 +59,22 @@ def power_law(machine: GpuMachine) -> PowerLaw:
         burst_limit=p.burst_power,
         burst_window=p.power_window_us * 1e-6,
         least_watts=p.active_share * (device.tdp_watts - idle_watts(device)),
+        variation=p.clock_variation,
         values={
+            "normal": ValueShares(dynamic=1.0 if _held_normal_numbers(device) else p.normal_dynamic),
             "half-zeros": ValueShares(dynamic=p.half_zeros_dynamic, static=p.half_zeros_static),
             "zeros": ValueShares(dynamic=p.zeros_dynamic, static=p.zeros_static),
         },
     )
+
+
+def _held_normal_numbers(device: Device) -> bool:
+    """Whether a device's energies come from products of normally distributed numbers: those that others timed.
+
+    The project's own on an H200 (`measured`), which stand in for devices without any, come from uniform ones.
+    """
+    sources = {fact.source for name, fact in device.facts.items() if name.startswith("energy.matrix.")}
+    return bool(sources) and _OWN not in sources
 
 
 def power_draw(works: Sequence[GpuWork], time: Array, machine: GpuMachine) -> PowerDraw:

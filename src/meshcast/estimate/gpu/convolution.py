@@ -11,6 +11,9 @@ every result, and tiles of groups over tensors that a kernel just as general has
 to a thread, which waits for every tap: filters as long as a signal (a gradient that is written as a layer) take milliseconds. Few
 channels in and out run on a direct kernel, too.
 
+On CUDA cores (fp32 where tensor cores have no TF32) cuDNN's benchmark takes Winograd's algorithm for filters of 3 x 3, up to
+what all multiplications would take at the peak: estimates lie at or above the speed of light.
+
 Gradients of dilated layers are forward calls whose filter is an image. Their sum over K is not split, and every element of it is
 found by itself: `K * gathered cycles` beside the products.
 """
@@ -30,6 +33,9 @@ from meshcast.workload import Convolution, element_bytes
 
 FEW_CHANNELS = 8
 GROUP_TILE = 64  # channels of a tile that groups share: cuDNN's narrowest for them
+WINOGRAD = (
+    2.25  # multiplications that F(2x2, 3x3) saves: 36 of four results become 16 (Lavin and Gray 2016, section 4.1)
+)
 IMAGE = 2  # times the results' pixels that a filter has which is an image
 _OWN_KERNELS = frozenset({(3, 3), (5, 5), (7, 7)})  # filters that cuDNN has depthwise kernels for (conv2d_c1_k1_nhwc)
 _OWN_GRADIENTS = frozenset({(3, 3), (5, 5)})  # those whose gradients it has kernels for
@@ -73,9 +79,20 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
     """The product that a convolution is, at the rate that its channels and taps leave."""
     p, gradient = machine.parameters, is_filter_gradient_call(shape)
     channels = shape.batch if gradient else shape.in_channels // shape.feature_groups
-    few = max(shape.feature_groups, shape.batch_groups) == 1 and channels < FEW_CHANNELS <= shape.out_channels
+    groups = max(shape.feature_groups, shape.batch_groups)
+    # Narrow loads starve tensor cores; CUDA cores are fed by them.
+    few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels and rate.on_tensor_cores
     share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
+    if not rate.on_tensor_cores and _by_winograd(shape, gradient=gradient):
+        share *= WINOGRAD
     return _implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+
+
+def _by_winograd(shape: Convolution, *, gradient: bool) -> bool:
+    """Whether cuDNN has a Winograd kernel for it: filters of 3 x 3 without strides, in all three passes."""
+    taps = shape.out_spatial if gradient else shape.kernel
+    steps = (*shape.strides, *shape.lhs_dilation, *shape.rhs_dilation)
+    return tuple(taps) == (3, 3) and max(steps, default=1) == 1 and max(shape.feature_groups, shape.batch_groups) == 1
 
 
 def _gathered(summed: float, machine: GpuMachine) -> GpuWork:

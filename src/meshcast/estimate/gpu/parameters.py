@@ -117,6 +117,10 @@ class GpuParameters:
     frequency_power: float = _about("k of `energy per op ~ clock^k`", 0.7)
     active_share: float = _about("least power of a running kernel above idle, as a share of TDP less idle", 0.3)
     vector_picojoules: float = _about("energy of one vector instruction at full clock", 2.0)
+    clock_variation: float = _about("standard deviation of the clocks that equal devices settle at, as a share", 0.013)
+    normal_dynamic: float = _about(
+        "energy of the cores on normally distributed numbers, over that on uniform ones", 1.2
+    )
     zeros_dynamic: float = _about("share of the cores' energy that is left where all values are equal", 0.5)
     zeros_static: float = _about("share of the memory's energy that is left where all values are equal", 0.5)
     half_zeros_dynamic: float = _about(

@@ -108,11 +108,17 @@ class TpuMachine:
             hbm_written=sum(size for age, size in recency.kept if age > self.kept_bytes),
         )
 
+    @property
+    def _shares_memory(self) -> bool:
+        """Whether several cores run a kernel on one memory."""
+        cores = self.device.tensor_cores
+        return self.device.cores > 1 and (cores is None or cores.megacore)
+
     @cached_property
     def bandwidth(self) -> float:
         """Bytes per second that copies reach."""
         p = self.parameters
-        share = p.hbm_share * (p.megacore_share if self.device.cores > 1 else 1.0)
+        share = p.hbm_share * (p.megacore_share if self._shares_memory else 1.0)
         return share * self.device.memory_bandwidth
 
     @cached_property

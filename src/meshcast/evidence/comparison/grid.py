@@ -25,6 +25,7 @@ from meshcast.jobs import (
     PipelineJob,
     ProgramJob,
     ServingJob,
+    StatedSource,
     TraceJob,
     TraceSource,
     chosen_options,
@@ -295,6 +296,10 @@ def _answer(ask: Ask, grid: ComparisonGrid, folder: RunFolder | None) -> Cell:
         tried = grid.targets.variant(ask.target).options(grid.options)
         options = _attending_alike(tried.having(on=grid.given[ask.on], fidelity=ask.fidelity), cluster, grid)
         source = grid.targets.source(ask.target)
+        if isinstance(
+            source, StatedSource
+        ):  # the file of a job names hardware of its own: that of the column goes before it
+            options = options.having(written=tuple(sorted({*options.written, "on"})))
         if isinstance(source, TraceSource):
             options = _of_traces(options)
         else:

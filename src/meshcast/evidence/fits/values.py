@@ -27,7 +27,7 @@ PRODUCT = "product"  # the first word of a kernel that multiplies matrices; all 
 def value_shares(
     rows: Iterable[Mapping[str, Any]], device: Device, frequency_power: float
 ) -> dict[Values, ValueShares]:
-    """The shares by kind of values, those of random numbers left out.
+    """The shares by kind of values that was measured, those of random numbers left out.
 
     Args:
         rows: `kernel`, `data`, `us`, `watts` and `clock_mhz` of each measurement.
@@ -46,7 +46,8 @@ def value_shares(
         asked = [kernel for kernel in kernels if kernel.startswith(PRODUCT) != streams]
         return math.exp(statistics.mean(math.log(energy[k, values] / energy[k, "random"]) for k in asked))
 
-    others = [values for values in get_args(Values) if values != "random"]
+    measured = {data for _, data in energy}
+    others = [values for values in get_args(Values) if values != "random" and values in measured]
     return {v: ValueShares(dynamic=share(v, streams=False), static=share(v, streams=True)) for v in others}
 
 

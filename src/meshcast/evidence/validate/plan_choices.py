@@ -82,13 +82,13 @@ class PlanChoice:
 def measured_s(result: RunResult) -> float:
     """Measured seconds of a sequence."""
     assert result.row.measured is not None
-    return result.row.measured / result.measured.counts.get("gbs", 1)
+    return result.row.measured / result.measured.run.counts.get("gbs", 1)
 
 
 def predicted_s(result: RunResult) -> float:
     """Predicted seconds of a sequence."""
     assert result.row.predicted is not None
-    return result.row.predicted / result.measured.counts.get("gbs", 1)
+    return result.row.predicted / result.measured.run.counts.get("gbs", 1)
 
 
 def plan_groups(rows: Iterable[RunRow], *, any_batch: bool = False) -> dict[str, list[RunRow]]:
@@ -138,14 +138,16 @@ def choices_json(choices: Sequence[PlanChoice], groups: int, *, any_batch: bool 
 
 
 def _plan(row: RunRow) -> tuple[Any, ...]:
-    return (*sorted(row.degrees.items()), row.mbs, row.zero, row.recompute, row.flags.get("async_tp"))
+    run = row.run
+    return (*sorted(run.degrees.items()), run.mbs, run.zero, run.recompute, run.flags.get("async_tp"))
 
 
 def _common(row: RunRow, free: Sequence[str]) -> str:
-    sizes = ", ".join(f"{name} {value}" for name, value in sorted(row.counts.items()) if name not in free)
+    run = row.run
+    sizes = ", ".join(f"{name} {value}" for name, value in sorted(run.counts.items()) if name not in free)
     software = " ".join(
-        filter(None, (row.framework, row.framework_version, "compiled" * row.flags.get("compiled", False)))
+        filter(None, (run.framework, run.framework_version, "compiled" * run.flags.get("compiled", False)))
     )
-    device = f"{row.device} {row.device_note}".strip()
-    told = (row.precision, row.attention, software, row.scale_out)
-    return f"{row.model} on {row.devices} x {device}, {sizes}, {', '.join(filter(None, told))} ({row.source})"
+    device = f"{run.device} {run.device_note}".strip()
+    told = (run.precision, run.attention, software, run.scale_out)
+    return f"{run.model} on {run.devices} x {device}, {sizes}, {', '.join(filter(None, told))} ({row.source})"

@@ -26,9 +26,9 @@ def read_pipeline(path: Path) -> Pipeline:
     doc = document.read_document(path)
     if doc.data.get("schema") != SCHEMA:
         raise InputError(
-            f"a .toml target is a pipeline, and this file has schema {doc.data.get('schema')!r}",
+            f"a .toml target is a pipeline or a job, and this file has schema {doc.data.get('schema')!r}",
             where=str(path),
-            fix=f'write schema = "{SCHEMA}"; a device or cluster goes behind --on',
+            fix=f'write schema = "{SCHEMA}" or "meshcast.job/1"; a device or cluster goes behind --on',
         )
     reader = Reader(doc)
     reader.text("schema")

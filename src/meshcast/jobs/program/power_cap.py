@@ -24,7 +24,7 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Timeline]:
     What a step holds beside its kernels shrinks where these take longer: communication that was exposed is hidden then, and
     the average power of a step is above what its kernels and the rest at the full clock would have. So the clock is
     looked for again with what is left of the rest less what went of it, until the step has as much. Of steps that are
-    tried only the length is worked out.
+    tried only the length is worked out. Where several devices run a job it is the clock of the slowest, for which all wait.
     """
     full = kernels = run.full_clock
     if full.law is None:
@@ -40,6 +40,7 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Timeline]:
         share = settled_clock(draw, counts, run.device, run.options.estimate.clocks, rest)
         if share == 1.0:
             break
+        share *= full.law.slowest(run.job_devices or run.devices)
         kernels = full.at_clock(share)
         rank = run.simulator.with_times(kernels, run.network)
         left = max(0.0, run.paced_seconds(rank.length(plan).last) - float(counts @ draw.times(share)))

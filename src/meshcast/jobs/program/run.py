@@ -181,11 +181,19 @@ class Run:
         It lasts at least as long as the host needs, which issues the next kernels while devices wait.
         """
         paused = timeline.lasting(timeline.duration + self.pauses)
-        return paused.lasting(paused.duration + delay, "waiting for slower devices").lasting(self.host)
+        late = paused.lasting(paused.duration + delay, "waiting for slower devices")
+        return late.lasting(late.duration * self.straggling, "waiting for slower parts of the network").lasting(
+            self.host
+        )
+
+    @cached_property
+    def straggling(self) -> float:
+        """The step of the slowest part that a network joins, over that of one in the middle (`Cluster.straggling`)."""
+        return self.cluster.straggling(self.job_devices or self.devices)
 
     def paced_seconds(self, seconds: float) -> float:
         """The duration of a paced timeline that takes so long on the device alone."""
-        return max(seconds, seconds + self.pauses, self.host)
+        return max((seconds + max(0.0, self.pauses)) * self.straggling, self.host)
 
     @cached_property
     def pauses(self) -> float:

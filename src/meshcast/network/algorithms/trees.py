@@ -4,12 +4,19 @@ Two binary trees over N hosts, each for half of the buffer, are laid so that an 
 (Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009). Up and down, a
 host then sends 2 S, and S where there are two hosts only, through as many ports as it has members; in `2 ceil(log2 N)`
 steps. Inside a host a chain sums up and hands the result back: `2 (g - 1) / g * S` bytes in `2 (g - 1)` steps.
+
+Where switches add inside, h of a domain's members are heads, each with its own port outwards, and a step hands on one chunk of
+c bytes of each of k channels: `min(k c, S / h) / rate` before the next host can begin. With racks of 72 devices, 32 heads and
+24 channels of 128 KiB that is 100 MB a round, so that trees over many racks are filled rather than streamed through (NCCL:
+`NCCL_MAX_NVLS_ARITY` in device.h, `ncclNvlsTuning` in nvls.cc, `calcCollChunking` in enqueue.cc).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from meshcast.hardware import LinkTechnology
 from meshcast.network.algorithms.in_network import adding
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.spread import LevelSpread
@@ -17,6 +24,8 @@ from meshcast.network.steps import Problem, StageWork, plan, work
 
 # What NCCL reckons that trees reach of a ring's rate (tuning.cc).
 TREE_SHARE = 0.92
+# (rounds of all channels and heads below which NCCL takes smaller chunks, how small), after calcCollChunking.
+_FEWER = ((4, 65536.0), (1, 32768.0))
 
 
 def double_binary_tree(problem: Problem) -> CollectivePlan | None:
@@ -33,8 +42,30 @@ def in_network_tree(problem: Problem) -> CollectivePlan | None:
     inside = adding(problem, problem.spread[0], share=TREE_SHARE)
     if inside is None:
         return None
-    outside = [_tree(problem, at) for at in problem.spread[1:]]
+    link = problem.spread[0].level.link
+    outside = [_heads_tree(problem, at, link) for at in problem.spread[1:]]
     return plan(problem, "in-network + double-binary-tree", [inside, *outside])
+
+
+def _heads_tree(problem: Problem, at: LevelSpread, adds: LinkTechnology) -> StageWork:
+    """Trees between the heads of domains in which links of `adds` sum up."""
+    whole = _tree(problem, at)
+    heads = min(at.below, adds.in_network_heads or at.below)
+    rate = whole.stage.rate * heads / at.below
+    share = problem.size / heads
+    filled = min(adds.in_network_channels * _chunk(problem.size, heads, adds), share)
+    port_rate = whole.stage.rate  # of one head's port
+    stage = replace(whole.stage, rate=rate, alpha_s=whole.stage.alpha_s + filled / port_rate)
+    return replace(whole, stage=stage)
+
+
+def _chunk(size: float, heads: int, adds: LinkTechnology) -> float:
+    """Bytes that a channel hands on at once: half of the technology's, down to 32 KiB, where the buffer has few rounds of it."""
+    chunk = adds.in_network_chunk
+    for rounds, least in _FEWER:
+        if size < rounds * adds.in_network_channels * heads * chunk and chunk > least:
+            chunk = least
+    return chunk
 
 
 def _tree(problem: Problem, at: LevelSpread) -> StageWork:

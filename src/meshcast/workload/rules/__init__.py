@@ -14,6 +14,7 @@ from meshcast.workload.graph import Cost
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules import (
     convolution,
+    costs,
     elementwise,
     gemm,
     indexing,
@@ -79,9 +80,10 @@ COSTED_WHOLE_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
 # What the cost of some of them depends on beside; where an op gives None, on more.
 COSTED_ALSO_BY: Mapping[str, Callable[[Any], Hashable]] = MappingProxyType(
     {
-        "stablehlo.dynamic_slice": indexing.takes_whole,
+        "stablehlo.dynamic_slice": costs.takes_whole,
+        "stablehlo.pad": movement.pads_nothing,
         "stablehlo.reduce": regions.plain_body,
-        "stablehlo.slice": indexing.takes_whole,
+        "stablehlo.slice": costs.takes_whole,
     }
 )
 

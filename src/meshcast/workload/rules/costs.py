@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from meshcast.workload.graph import Cost, Geometry, OpKind, Tensor
 from meshcast.workload.rule import OpReading
 
@@ -13,6 +15,11 @@ def view(reading: OpReading) -> Cost:
         dtype=reading.results[0].dtype if reading.results else "",
         operand_bytes=(0,) * len(reading.operands),
     )
+
+
+def takes_whole(op: Any) -> bool:
+    """Whether a slice takes all of its operand, or a pad gives nothing else."""
+    return bool(op.operands[0].type == op.results[0].type)
 
 
 def generated(reading: OpReading) -> Cost:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from jaxlib.mlir.dialects import stablehlo
 
 from meshcast.workload.graph import Cost, Indexed, OpKind, Tensor
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import flag, integer, integers
-from meshcast.workload.rules.costs import total_bytes, view
+from meshcast.workload.rules.costs import takes_whole, total_bytes, view
 from meshcast.workload.rules.regions import region_work
-
-
-def takes_whole(op: Any) -> bool:
-    """Whether a slice takes all of its operand."""
-    return bool(op.operands[0].type == op.results[0].type)
 
 
 def _slice(reading: OpReading) -> Cost:
@@ -50,6 +44,8 @@ def _gather(reading: OpReading) -> Cost:
     table = reading.operands[0]
     sizes = integers(reading.op, "slice_sizes", table.shape)
     slice_shape = tuple(min(size, extent) for size, extent in zip(sizes, table.shape, strict=True))
+    if slice_shape == table.shape == reading.results[0].shape and takes_whole(reading.op):
+        return view(reading)  # one slice, of all there is
     return _gathered(reading, slice_shape)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
 from meshcast.workload.rules.attributes import integers
-from meshcast.workload.rules.costs import generated, streamed, total_bytes, view
+from meshcast.workload.rules.costs import generated, streamed, takes_whole, total_bytes, view
 
 _VIEWS = (
     "after_all create_token dynamic_reshape get_dimension_size get_tuple_element optimization_barrier partition_id "
@@ -56,9 +57,22 @@ def _move(reading: OpReading) -> Cost:
     return streamed(reading, OpKind.MOVE)
 
 
+def _concatenate(reading: OpReading) -> Cost:
+    """Every byte in and out; a single operand is the result itself."""
+    return view(reading) if len(reading.operands) == 1 else _move(reading)
+
+
+def pads_nothing(op: Any) -> bool:
+    """Whether a pad gives its operand and nothing else; one that cuts off as much as it adds has edges, too."""
+    edges = (*integers(op, "edge_padding_low"), *integers(op, "edge_padding_high"))
+    return bool(edges) and not any(edges) and takes_whole(op)
+
+
 def _pad(reading: OpReading) -> Cost:
-    """The operand, less what negative padding crops, and the padding value."""
+    """The operand, less what negative padding crops, and the padding value; with no padding at all it is a view."""
     operand, *others = reading.operands
+    if operand.shape == reading.results[0].shape and pads_nothing(reading.op):
+        return view(reading)
     written = reading.results[0].bytes
     return Cost(
         kind=OpKind.MOVE,
@@ -91,7 +105,7 @@ RULES: Mapping[str, Rule] = {
     "stablehlo.dynamic_broadcast_in_dim": _broadcast_in_dim,
     "stablehlo.broadcast": _broadcast,
     "stablehlo.transpose": _transpose,
-    "stablehlo.concatenate": _move,
+    "stablehlo.concatenate": _concatenate,
     "stablehlo.reverse": _move,
     "stablehlo.pad": _pad,
     "stablehlo.dynamic_pad": _pad,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.base import InputError, UnsupportedError, nearest
+from meshcast.base import InputError, MeshcastError, UnsupportedError, UsageError, nearest
+from meshcast.evidence.validate.collectives.leaving_out import without_class
 from meshcast.evidence.validate.collectives.rows import CollectiveRow
 from meshcast.evidence.validate.collectives.system import System
 from meshcast.evidence.validate.collectives.systems import system_of
@@ -14,6 +15,7 @@ from meshcast.evidence.validate.programs import ProgramRow, why_failed
 from meshcast.network import KINDS, CollectivePlan, bus_factor, collective_of, plan_collective
 
 BORDER = 2**20
+EACH = "each"
 MISTUNED, UNKNOWN = "mis-tuned", "not understood"
 SIZES = (">= 1 MiB", "< 1 MiB")
 
@@ -70,13 +72,38 @@ class CollectiveResult:
         }
 
 
-def validate_collectives(rows: Sequence[CollectiveRow]) -> Iterator[CollectiveResult]:
-    """A result for each row, in order."""
+def validate_collectives(rows: Sequence[CollectiveRow], *, leave_out: str | None = None) -> Iterator[CollectiveResult]:
+    """A result for each row, in order.
+
+    Args:
+        rows: The measurements.
+        leave_out: A class of hardware whose rows alone are predicted, with parameters that know nothing of measurements of
+            it; `each`: every row so, with its own class left out.
+
+    Raises:
+        UsageError: No row is of the class.
+    """
+    if leave_out is not None and leave_out != EACH:
+        rows = _of_class(rows, leave_out)
     for measured in rows:
-        yield _result(measured)
+        yield _result(measured, left_out=leave_out is not None)
 
 
-def _result(measured: CollectiveRow) -> CollectiveResult:
+def _of_class(rows: Sequence[CollectiveRow], label: str) -> list[CollectiveRow]:
+    """Rows of a class of hardware, by its name in any case."""
+    classes: dict[str, list[CollectiveRow]] = {}
+    for row in rows:
+        try:
+            classes.setdefault(system_of(row).hardware_class, []).append(row)
+        except MeshcastError:
+            continue  # which has no class
+    found = next((name for name in classes if name.lower() == label.lower()), None)
+    if found is None:
+        raise UsageError(f"no row is of the class {label!r}", where="--leave-out", fix=nearest(label, (EACH, *classes)))
+    return classes[found]
+
+
+def _result(measured: CollectiveRow, *, left_out: bool) -> CollectiveResult:
     if measured.no_collective:
         row = ProgramRow(id=measured.id, group="skipped", measured=None, predicted=None, why="no collective")
         return CollectiveResult(measured=measured, row=row, skipped=True)
@@ -84,6 +111,8 @@ def _result(measured: CollectiveRow) -> CollectiveResult:
     try:
         kind = _checked(measured)
         system = system_of(measured)
+        if left_out:
+            system = replace(system, cluster=without_class(system.cluster, system.hardware_class))
         plan = predicted_plan(measured, kind, system)
     except Exception as error:  # this row's failure, or a bug: named in the row, so that the others are still judged
         failed = CollectiveResult(measured=measured, row=_row(measured, None, None), system=system)

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from meshcast.base import UnsupportedError
 from meshcast.evidence.validate.collectives.hosts import Host
 from meshcast.evidence.validate.collectives.words import SaidCards, cards_said, efa_generation, network_said
-from meshcast.hardware import NetworkLevel, load_cluster, load_link
+from meshcast.hardware import NetworkLevel, with_software
 
 _FIRST_EFA = ("A100", "V100")  # cards of their time; later devices have the second generation or a newer one
-_TCP_LEVEL = "cpu-host"  # the catalogue's hosts on Ethernet and TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +65,6 @@ def network_between(level: NetworkLevel, host: Host, text: str, *, inside: int) 
     rate = gbit * 1e9 / 8
     share = min(count * rate / inside, max(rate, count * rate / max(inside, host.devices)))
     return Between(level=replace(changed, links=1, link_bandwidth=share), assumed=tuple(assumed))
-
-
-def with_software(level: NetworkLevel, name: str) -> NetworkLevel:
-    """A network level carried by another technology: a link of the catalogue, or `tcp`."""
-    if name == "tcp":
-        # No measurement of sockets was found to calibrate on: Ethernet's protocols with the latency of TCP.
-        latency = load_cluster(_TCP_LEVEL).levels[0].latency_s
-        return replace(level, link=load_link("roce"), latency_s=latency, in_network_reduction=False)
-    link = load_link(name)
-    if link == level.link:
-        return level
-    return replace(level, link=link, in_network_reduction=level.in_network_reduction and bool(link.in_network_share))
 
 
 def _cards(host: Host, said: SaidCards, *, tcp: bool, inside: int) -> tuple[int, float]:

@@ -44,6 +44,7 @@ class CollectivesSummary:
 
     results: tuple[CollectiveResult, ...] = field(repr=False)
     not_run: int = 0
+    leave_out: str | None = None  # the class that parameters know nothing of, or `each`: of every row its own
 
     @property
     def judged(self) -> list[CollectiveResult]:
@@ -97,6 +98,7 @@ class CollectivesSummary:
         return {
             "schema": SCHEMA,
             "kind": "collectives",
+            "leave_out": self.leave_out,
             **self.time.to_json(),
             "by": {
                 name: {group: measures.to_json() for group, measures in found.groups.items()}
@@ -115,12 +117,19 @@ class CollectivesSummary:
 _TITLES = {"size": "Sizes", "collective": "Collectives", "algorithm": "Algorithms and protocols that were chosen"}
 
 
+_LEFT_OUT = "Each class predicted without what it taught"
+_LEFT_OUT_ABOUT = """\
+A number that was calibrated on measurements of a class is replaced by the median of its siblings', which were not
+(`docs/collectives.md`, Leaving one out): what is to be expected of hardware that nobody measured. `meshcast validate
+collectives FILE.csv --leave-out each` prints it.
+"""
 _WITH_MISTUNED = "With the rows that are called mis-tuned"
 
 
 def collectives_grids(summary: CollectivesSummary) -> list[TextTable]:
     """Everything the validation prints, in order."""
-    found = [extra_grid("time by hardware and size", summary.time)]
+    known = f" ({_LEFT_OUT.lower()})" if summary.leave_out else ""
+    found = [extra_grid(f"time by hardware and size{known}", summary.time)]
     if summary.with_mistuned:
         found.append(extra_grid(_WITH_MISTUNED, summary.with_mistuned))
     found += [extra_grid(_TITLES[name], comparison) for name, comparison in summary.breakdowns.items()]
@@ -145,15 +154,18 @@ def _skipped(summary: CollectivesSummary) -> str:
     return f"Skipped, as no collectives: {', '.join(summary.skipped)}."
 
 
-def collectives_page(summary: CollectivesSummary, *, command: str, page: Path) -> str:
+def collectives_page(summary: CollectivesSummary, left_out: CollectivesSummary, *, command: str, page: Path) -> str:
     """The page.
 
     Args:
         summary: The validation.
+        left_out: The same with each row's own class left out.
         command: The command that makes it, without the page.
         page: The file this is written to.
     """
     parts = ["# Accuracy of collectives\n", _ABOUT, made_by(command, page)]
+    parts += [f"## {_LEFT_OUT}\n", _LEFT_OUT_ABOUT, markdown_table(extra_grid("", left_out.time))]
+    parts += [markdown_table(extra_grid("", left_out.breakdowns["size"]))]
     parts += ["## Hardware and size\n", markdown_table(extra_grid("", summary.time))]
     if summary.with_mistuned:
         parts += [f"## {_WITH_MISTUNED}\n", markdown_table(extra_grid("", summary.with_mistuned))]

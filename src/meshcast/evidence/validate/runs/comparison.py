@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from meshcast.base import UsageError
 from meshcast.evidence.validate.programs import ProgramRow, in_processes, why_failed, why_untimed
-from meshcast.evidence.validate.runs.recomputation import predict_fitting
+from meshcast.evidence.validate.runs.job_files import job_path
+from meshcast.evidence.validate.runs.planned import predict_fitting, row_target
 from meshcast.evidence.validate.runs.rows import RunRow
-from meshcast.evidence.validate.runs.target import RunTarget, run_target
+from meshcast.jobs import RunTarget
 from meshcast.options import Options
 
 NO_SOURCE = "no source"
@@ -29,6 +32,7 @@ class RunResult:
         row: Measured and predicted seconds of a step, grouped by source.
         memory: Bytes that a device is predicted to hold; None where nothing was predicted.
         over_memory: Whether that is more than the device has.
+        job_file: The file that asks for it, where one was written.
     """
 
     measured: RunRow = field(repr=False)
@@ -36,6 +40,7 @@ class RunResult:
     row: ProgramRow
     memory: int | None = None
     over_memory: bool = False
+    job_file: Path | None = None
 
     @property
     def apart(self) -> bool:
@@ -54,8 +59,16 @@ class RunResult:
             "memory_bytes": self.memory,
             "over_memory": self.over_memory,
             "target": self.target.to_json(),
-            "command": self.target.command if not self.target.missing else None,
+            "job": str(self.job_file) if self.job_file is not None else None,
+            "command": self.command,
         }
+
+    @property
+    def command(self) -> str | None:
+        """What predicts the run alone: of its file where there is one; None where the row lacks something."""
+        if self.target.missing:
+            return None
+        return self.target.command if self.job_file is None else f"meshcast predict {shlex.quote(str(self.job_file))}"
 
 
 def chosen_runs(rows: Sequence[RunRow], *, only: str | None, limit: int | None) -> list[RunRow]:
@@ -73,7 +86,7 @@ def chosen_runs(rows: Sequence[RunRow], *, only: str | None, limit: int | None) 
         pattern = re.compile(only, re.IGNORECASE)
     except re.error as error:
         raise UsageError(f"{only!r} is no regular expression: {error}", where="--only") from None
-    found = [row for row in rows if pattern.search(f"{row.id} {row.source} {row.device} {row.model}")]
+    found = [row for row in rows if pattern.search(f"{row.id} {row.source} {row.run.device} {row.run.model}")]
     if not found:
         raise UsageError(
             f"no scored row's id, source, device or model matches {only!r}", where="--only", fix="try a part of an id"
@@ -82,10 +95,18 @@ def chosen_runs(rows: Sequence[RunRow], *, only: str | None, limit: int | None) 
 
 
 def validate_runs(
-    rows: Sequence[RunRow], options: Options, *, over_memory: bool = True, jobs: int = 1
+    rows: Sequence[RunRow],
+    options: Options,
+    *,
+    over_memory: bool = True,
+    jobs: int = 1,
+    job_files: Path | None = None,
 ) -> Iterator[RunResult]:
-    """A result for each row, in order, as soon as it is known."""
-    yield from in_processes(partial(validate_run, options=options, over_memory=over_memory), rows, jobs)
+    """A result for each row, in order, as soon as it is known; with the files of `job_files` where these were written."""
+    for result in in_processes(partial(validate_run, options=options, over_memory=over_memory), rows, jobs):
+        if job_files is not None and not result.target.missing:
+            result = replace(result, job_file=job_path(job_files, result.measured))
+        yield result
 
 
 def validate_run(measured: RunRow, options: Options, *, over_memory: bool = True) -> RunResult:
@@ -96,7 +117,7 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = True
         options: Fidelity, network and the like.
         over_memory: Time it also where more memory is predicted than there is: it did run, and the error is the memory's.
     """
-    target = run_target(measured)
+    target = row_target(measured)
     failed = partial(
         ProgramRow, id=measured.id, group=source_name(measured), measured=measured.step_time_s, predicted=None
     )

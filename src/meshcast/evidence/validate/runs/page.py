@@ -123,7 +123,7 @@ def _named(title: str, results: list[RunResult]) -> TextTable:
     cells = tuple(
         (
             result.row.id,
-            result.measured.model,
+            result.measured.run.model,
             f"{result.target.devices} {result.target.on.device.name if result.target.on else ''}",
             result.measured.published,
             f"{time.measured:.4g}",

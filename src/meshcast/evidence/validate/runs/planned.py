@@ -1,18 +1,23 @@
-"""The one place where a run's plan becomes a prediction: `--plan` for models of language, a mesh for the others."""
+"""Rows of runs as targets, and their predictions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from meshcast.base import UnsupportedError
-from meshcast.evidence.validate.runs.target import RunTarget
-from meshcast.jobs import predict
+from meshcast.evidence.validate.runs.rows import RunRow
+from meshcast.jobs import RunTarget, fitting, predict, run_target, stated_options, unknown_target
 from meshcast.options import Options
 from meshcast.results import Prediction
 
 _ROOM = 2.0**60  # bytes: enough for any program
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
+
+
+def row_target(row: RunRow) -> RunTarget:
+    """What a row describes; what cannot be read of it, or is not understood, is among `missing`."""
+    if row.unread:
+        return unknown_target(row.run.devices, row.unread)
+    target = run_target(row.run)
+    return replace(target, assumptions=tuple(dict.fromkeys([*filter(None, [row.assumed]), *target.assumptions])))
 
 
 def predict_run(target: RunTarget, options: Options, *, over_memory: bool = False) -> Prediction:
@@ -26,29 +31,22 @@ def predict_run(target: RunTarget, options: Options, *, over_memory: bool = Fals
     Raises:
         MeshcastError: The plan cannot be carried out.
     """
-    assert target.model is not None
-    assert target.on is not None
-    assert target.stack is not None
-    cluster = target.on
+    model, cluster = target.model, target.on
+    assert model is not None
+    assert cluster is not None
     if over_memory:
-        cluster = replace(cluster, device=replace(cluster.device, memory_bytes=_ROOM))
-    chosen = options.with_stack(target.stack).having(
-        on=cluster, devices=target.devices, overlap=target.overlap, levers=False
+        target = replace(target, on=replace(cluster, device=replace(cluster.device, memory_bytes=_ROOM)))
+    return predict(model.name, stated_options(target, options).having(levers=False))
+
+
+def predict_fitting(target: RunTarget, options: Options, *, over_memory: bool = False) -> tuple[RunTarget, Prediction]:
+    """The prediction of a run that lacks nothing, and the run with what it was taken to recompute.
+
+    Raises:
+        MeshcastError: The plan cannot be carried out.
+    """
+    return fitting(
+        target,
+        lambda run: predict_run(run, options, over_memory=over_memory),
+        lambda prediction: prediction.memory.peak,
     )
-    settings = target.settings
-    if target.model.planned:
-        return predict(target.model.name, chosen.having(plan=target.plan_text, settings=_texts(settings)))
-    # Models without mixed precision compute in the type of their parameters.
-    accepted = target.model.builder.overrides()
-    precision = str(target.plan["precision"])
-    if precision not in _DTYPES:
-        raise UnsupportedError(
-            f"{target.model.name} has no products in {precision}", where="precision", fix=f"one of {', '.join(_DTYPES)}"
-        )
-    settings["compute_dtype" if "compute_dtype" in accepted else "param_dtype"] = _DTYPES[precision]
-    mesh = {"data": target.devices} if target.devices > 1 else None
-    return predict(target.model.name, chosen.having(mesh=mesh, settings=_texts(settings)))
-
-
-def _texts(settings: dict[str, Any]) -> dict[str, str]:
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}

@@ -7,22 +7,15 @@ A row that cannot be read is one that lacks something, like those that can: the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from meshcast.evidence.validate.csv_rows import Cells, csv_rows
-from meshcast.evidence.validate.runs.extras import Extras
+from meshcast.jobs import COUNTS, DEGREES, FLAGS, Extras, StatedRun
 
 NEEDED = ("id", "device", "devices", "model", "step_time_s")
-COUNTS = (
-    "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "experts", "experts_per_token", "moe_ffn",
-    "shared_experts", "seq", "gbs",
-)  # fmt: skip
-DEGREES = ("dp", "fsdp", "tp", "sp", "pp", "vp", "ep", "cp")
-FLAGS = ("gated_ffn", "tied_embeddings", "compiled", "async_tp", "fp8_allgather")
 _WORDS = (
     "source_url", "grade", "assumed", "device_note", "scale_up", "scale_out", "family", "precision", "recompute", "attention",
     "framework", "framework_version", "extra", "published_metric", "published_value", "step_time_formula",
@@ -34,47 +27,24 @@ UNSCORED = "C"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One run as its source tells it; what it does not tell is None, empty, or not in a mapping.
+    """One run that was measured.
 
     Attributes:
+        run: The run as its source tells it.
         step_time_s: Seconds of an optimizer step.
-        counts: The model's sizes, `seq` tokens of a sequence and `gbs` sequences (or samples) of a step.
-        degrees: Parallel degrees: `dp x fsdp x tp x pp x cp` devices, `ep` inside `dp` and `fsdp`; `sp` is 0 or 1.
-        mbs: Sequences of a microbatch on one rank of data parallelism; below one where ranks share a sequence.
-        zero: 0: nothing shared out; 1: the optimizer's state; 2: weights stay gathered; 3: everything.
-        recompute: `none`, `full`, `full:N-layers`, `selective`, `policy:NAME`, `policy:save:a+b`, `offload:a+b`.
-        flags: Yes or no of `FLAGS`, where told.
-        extra: What has no column of its own.
-        published: The source's own figure, `6667 tokens/s/GPU`, and how it became seconds.
+        source: Where it was published.
+        grade: How much is known of it.
+        assumed: What whoever wrote the row took for granted.
+        published: The source's own figure, `6667 tokens/s/GPU`.
         unread: What the row lacks to be read at all.
     """
 
     id: str
-    device: str
-    devices: int
-    model: str
+    run: StatedRun
     step_time_s: float | None
     source: str = ""
     grade: str = "A"
     assumed: str = ""
-    device_note: str = ""
-    devices_per_host: int | None = None
-    scale_up: str = ""
-    scale_out: str = ""
-    gbit_per_device: float | None = None
-    slices: int | None = None
-    family: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    degrees: Mapping[str, int] = field(default_factory=dict)
-    mbs: float | None = None
-    precision: str = ""
-    zero: int | None = None
-    recompute: str = ""
-    attention: str = ""
-    framework: str = ""
-    framework_version: str = ""
-    flags: Mapping[str, bool] = field(default_factory=dict)
-    extra: Extras = field(default_factory=Extras)
     published: str = ""
     unread: tuple[str, ...] = ()
 
@@ -82,16 +52,6 @@ class RunRow:
     def scored(self) -> bool:
         """Whether enough is known of the run for its time to say something about ours."""
         return self.grade != UNSCORED
-
-    def degree(self, name: str) -> int:
-        """A parallel degree; 1 where it is not used or not told."""
-        return max(self.degrees.get(name, 1), 1)
-
-    @property
-    def software_year(self) -> int | None:
-        """The year that the software's version names."""
-        found = re.search(r"\b(20\d\d)\b", self.framework_version)
-        return int(found[1]) if found else None
 
 
 def read_run_rows(path: Path) -> list[RunRow]:
@@ -157,22 +117,16 @@ def _row(cells: Cells, line: int) -> RunRow:
         )
     read = _Cells(text=text, line=line, unread=unread)
     flags = {name: read.flag(name) for name in FLAGS}
-    return RunRow(
-        id=text.get("id") or f"line {line}",
+    run = StatedRun(
         device=text.get("device", "").lower(),
         devices=read.whole("devices") or 0,
         model=text.get("model", "").lower(),
-        step_time_s=read.number("step_time_s"),
-        source=text.get("source_url", ""),
-        grade=text.get("grade", "").upper() or "A",
-        assumed=text.get("assumed", ""),
         device_note=text.get("device_note", ""),
         devices_per_host=read.whole("devices_per_host"),
         scale_up=text.get("scale_up", "").lower(),
         scale_out=text.get("scale_out", "").lower(),
         gbit_per_device=read.number("scale_out_gbps_per_device"),
         slices=read.whole("slices"),
-        family=text.get("family", "").lower(),
         counts=read.wholes(tuple(name for name in COUNTS if name != "shared_experts"), least=1)
         | read.wholes(("shared_experts",), least=0),
         degrees=read.wholes(DEGREES, least=0),
@@ -185,6 +139,14 @@ def _row(cells: Cells, line: int) -> RunRow:
         framework_version=text.get("framework_version", ""),
         flags={name: value for name, value in flags.items() if value is not None},
         extra=Extras.read(text.get("extra", "")),
+    )
+    return RunRow(
+        id=text.get("id") or f"line {line}",
+        run=run,
+        step_time_s=read.number("step_time_s"),
+        source=text.get("source_url", ""),
+        grade=text.get("grade", "").upper() or "A",
+        assumed=text.get("assumed", ""),
         published=" ".join(filter(None, (text.get("published_value", ""), text.get("published_metric", "")))),
         unread=tuple(unread),
     )

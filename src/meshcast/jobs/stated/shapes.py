@@ -1,7 +1,7 @@
 """From a run's model to a model of the zoo and its settings: by name where the zoo has it, by sizes otherwise.
 
-Sizes that the row gives override the zoo's. A name that the zoo does not know is built on general layers of its kind, and then
-the row must give every size.
+Sizes that the run gives override the zoo's. A name that the zoo does not know is built on general layers of its kind, and then
+the run must give every size.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meshcast.evidence.validate.runs.findings import Findings
-from meshcast.evidence.validate.runs.rows import RunRow
+from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models
 
 # General models: the kind of layers, and none of the sizes.
@@ -25,6 +25,7 @@ _SIZES = ("layers", "hidden", "heads", "vocab")
 _LANGUAGE = ("decoder", "gpt")
 _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than what they move
 _ROW_BYTES = 4  # of a table's number
+_NARROW, _ALIGNED = ("fp16", "bf16"), 8  # elements of 2 bytes that make 16
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
@@ -56,78 +57,84 @@ class RunModel:
         return "seq" in self.builder.overrides()
 
 
-def model_of(row: RunRow, found: Findings) -> RunModel | None:
-    """The model that a row describes; what it lacks, and what is taken for granted, goes to `found`."""
+def model_of(run: StatedRun, found: Findings) -> RunModel | None:
+    """The model that a run describes; what it lacks, and what is taken for granted, goes to `found`."""
     zoo = models()
-    known = row.model in zoo
-    name = row.model if known else _general(row)
+    known = run.model in zoo
+    name = run.model if known else _general(run)
     if name is None:
-        found.lacks(f"a model that is known: the zoo has no {row.model!r}, and the row not the sizes of a decoder")
+        found.lacks(
+            f"a model that is known: the zoo has no {run.model!r}, and the run not the sizes of a decoder", of="model"
+        )
         return None
     builder = zoo[name]
     if builder.module == "dlrm":
-        return RunModel(builder=builder, settings=_changes(builder, _tables(row, builder, found)))
+        settings = _changes(builder, _tables(run, builder, found))
+        if run.precision in _NARROW:
+            found.assumes(f"what the top layers read is filled up to a multiple of {_ALIGNED}, as tensor cores want it")
+            settings["align"] = _ALIGNED
+        return RunModel(builder=builder, settings=settings)
     if builder.module in _LANGUAGE and not known:
-        lacking = [each for each in _SIZES if each not in row.counts]
-        lacking += [] if {"ffn", "moe_ffn"} & row.counts.keys() else ["ffn"]
+        lacking = [each for each in _SIZES if each not in run.counts]
+        lacking += [] if {"ffn", "moe_ffn"} & run.counts.keys() else ["ffn"]
         if lacking:
-            found.lacks(f"the model's {', '.join(lacking)}")
+            found.lacks(f"the model's {', '.join(lacking)}", of="model")
             return None
-        found.assumes(f"{row.model}: layers as in {builder.name}, of the sizes given")
+        found.assumes(f"{run.model}: layers as in {builder.name}, of the sizes given")
     fields = {field.name for field in dataclasses.fields(builder.config)}
-    settings = {to: row.counts[of] for of, to in _FIELDS.items() if of in row.counts and to in fields}
+    settings = {to: run.counts[of] for of, to in _FIELDS.items() if of in run.counts and to in fields}
     if builder.module == "gpt":
-        settings |= {"positions": row.counts["seq"]} if "seq" in row.counts else {}
+        settings |= {"positions": run.counts["seq"]} if "seq" in run.counts else {}
     elif builder.module == "decoder":
-        settings |= _decoder_settings(row, settings, known=known, found=found)
+        settings |= _decoder_settings(run, settings, known=known, found=found)
     model = RunModel(builder=builder, settings=_changes(builder, settings))
-    if model.reads_sequences and "seq" not in row.counts:
-        found.lacks("seq")
+    if model.reads_sequences and "seq" not in run.counts:
+        found.lacks("seq", of="seq")
     return model
 
 
-def _general(row: RunRow) -> str | None:
-    """The general model of a row's kind; None where its cells describe no model that reads tokens."""
-    if row.model.startswith("dlrm"):
+def _general(run: StatedRun) -> str | None:
+    """The general model of a run's kind; None where its cells describe no model that reads tokens."""
+    if run.model.startswith("dlrm"):
         return _TABLES
-    if "experts" in row.counts:
+    if "experts" in run.counts:
         return _EXPERTS
-    if not set(_SIZES) & row.counts.keys():
+    if not set(_SIZES) & run.counts.keys():
         return None
-    counts = row.counts
+    counts = run.counts
     heads_make_the_width = counts.get("head_dim", 0) * counts.get("heads", 0) in (0, counts.get("hidden"))
     many_heads = counts.get("kv_heads", counts.get("heads")) == counts.get("heads")
     # GPT: two products without a gate, a tied embedding, as many keys as queries.
-    plain = row.flags.get("gated_ffn") is False and row.flags.get("tied_embeddings") is not False
-    return _GPT if plain and heads_make_the_width and many_heads and "relu" not in row.extra.words else _DECODER
+    plain = run.flags.get("gated_ffn") is False and run.flags.get("tied_embeddings") is not False
+    return _GPT if plain and heads_make_the_width and many_heads and "relu" not in run.extra.words else _DECODER
 
 
-def _decoder_settings(row: RunRow, sizes: Mapping[str, Any], *, known: bool, found: Findings) -> dict[str, Any]:
+def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, found: Findings) -> dict[str, Any]:
     """A decoder's optional parts, and its experts."""
     settings: dict[str, Any] = {}
     if not known:
         settings["head_dim"] = sizes.get("head_dim", sizes["dim"] // sizes["heads"])
         settings["kv_heads"] = sizes.get("kv_heads", sizes["heads"])
     for flag, name in (("tied_embeddings", "tied"), ("gated_ffn", "gated")):
-        if flag in row.flags:
-            settings[name] = row.flags[flag]
-    if activation := next((word for word in _ACTIVATIONS if word in row.extra.words), None):
+        if flag in run.flags:
+            settings[name] = run.flags[flag]
+    if activation := next((word for word in _ACTIVATIONS if word in run.extra.words), None):
         settings["activation"] = activation
-    if window := row.extra.window:
+    if window := run.extra.window:
         settings |= {"window": window[0], "global_every": window[1]}
-    if {"attention_sink", "attention_sinks"} & row.extra.words:
+    if {"attention_sink", "attention_sinks"} & run.extra.words:
         found.assumes("without attention sinks: a score more for each head costs nothing")
-    if "experts" in row.counts:
-        settings |= _expert_settings(row, found)
-    if (extra := row.extra.whole("mtp")) and "layers" in row.counts:
-        settings["layers"] = row.counts["layers"] + extra
+    if "experts" in run.counts:
+        settings |= _expert_settings(run, found)
+    if (extra := run.extra.whole("mtp")) and "layers" in run.counts:
+        settings["layers"] = run.counts["layers"] + extra
         found.assumes(f"multi-token prediction as {extra} more layer: its second pass of the output head is left out")
     return settings
 
 
-def _expert_settings(row: RunRow, found: Findings) -> dict[str, Any]:
+def _expert_settings(run: StatedRun, found: Findings) -> dict[str, Any]:
     """Experts, their widths, which layers have them, and what they have room for."""
-    counts = row.counts
+    counts = run.counts
     settings: dict[str, Any] = {"experts": counts["experts"]}
     if "experts_per_token" in counts:
         settings["active"] = counts["experts_per_token"]
@@ -136,33 +143,33 @@ def _expert_settings(row: RunRow, found: Findings) -> dict[str, Any]:
         settings |= {"shared_ffn": counts["shared_experts"] * width} if "shared_experts" in counts else {}
     if counts["experts"] >= _MANY_EXPERTS:
         settings["dispatch"] = "gather"
-    if (dense := row.extra.whole("dense_layers")) is not None:
+    if (dense := run.extra.whole("dense_layers")) is not None:
         settings["dense_layers"] = dense
-    elif (every := row.extra.experts_every) and "layers" in counts:
+    elif (every := run.extra.experts_every) and "layers" in counts:
         dense = counts["layers"] - counts["layers"] // every
         found.assumes(f"{dense} dense layers in front of those with experts, where the run alternates them")
         settings["dense_layers"] = dense
-    if factor := row.extra.number("capacity_factor"):
+    if factor := run.extra.number("capacity_factor"):
         settings["capacity_factor"] = factor
-    elif "dropless" in row.extra.words:
+    elif "dropless" in run.extra.words:
         found.assumes("dropless experts are evenly loaded: each computes its share and no more")
         settings["capacity_factor"] = 1.0
     return settings
 
 
-def _tables(row: RunRow, builder: Builder, found: Findings) -> dict[str, Any]:
+def _tables(run: StatedRun, builder: Builder, found: Findings) -> dict[str, Any]:
     """Equal tables in place of a recommender's own, as many on each device as the fullest one has."""
     config = builder.config
-    size = next((word for word in (*row.extra.words, *row.extra.values.values()) if " gb" in word), "")
+    size = next((word for word in (*run.extra.words, *run.extra.values.values()) if " gb" in word), "")
     said = [float(part) for part in size.replace(",", " ").split() if part.replace(".", "", 1).isdigit()]
     if not said:
         return {}
-    each = -(-config.tables // row.devices)
-    tables = each * row.devices
+    each = -(-config.tables // run.devices)
+    tables = each * run.devices
     found.assumes(f"equal tables of {config.dim} fp32 numbers a row that make up {said[-1]:g} GB")
     if tables != config.tables:
         found.assumes(
-            f"{tables} tables, so that each of {row.devices} devices has the {each} that some have of {config.tables}"
+            f"{tables} tables, so that each of {run.devices} devices has the {each} that some have of {config.tables}"
         )
     return {"tables": tables, "rows": max(1, round(said[-1] * 1e9 / (tables * config.dim * _ROW_BYTES)))}
 

@@ -17,10 +17,12 @@ class Extras:
     Attributes:
         values: Those with a value, by name.
         words: Those without one.
+        text: As it was written.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     words: frozenset[str] = frozenset()
+    text: str = field(default="", compare=False)
 
     @classmethod
     def read(cls, text: str) -> Extras:
@@ -38,7 +40,7 @@ class Extras:
                 values[name] = first
                 words |= {word for word in more if "=" not in word}
                 values |= dict(word.split("=", 1) for word in more if "=" in word)
-        return cls(values=values, words=frozenset(words))
+        return cls(values=values, words=frozenset(words), text=text.strip())
 
     def whole(self, name: str) -> int | None:
         """A value that is a whole number; None where there is none."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.evidence.validate.runs.findings import Findings
-from meshcast.evidence.validate.runs.parallelism import Plan, plan_of, plan_text
-from meshcast.evidence.validate.runs.rows import RunRow
-from meshcast.evidence.validate.runs.shapes import RunModel, model_of
-from meshcast.evidence.validate.runs.software import overlap_of, stack_of
-from meshcast.evidence.validate.runs.systems import system_of
 from meshcast.hardware import Cluster, load_cluster
+from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.parallelism import Plan, plan_of, plan_text
+from meshcast.jobs.stated.run import StatedRun
+from meshcast.jobs.stated.shapes import RunModel, model_of
+from meshcast.jobs.stated.software import overlap_of, stack_of
+from meshcast.jobs.stated.systems import system_of
 from meshcast.options import Stack
 
 UNKNOWN = "not understood"
@@ -28,10 +28,11 @@ class RunTarget:
         batch: Sequences or samples of a step.
         seq: Tokens of a sequence; None where the model reads none.
         plan: As `--plan` has it, by its keys.
-        on: The cluster, with what the row's words say of its network.
-        overlap: The stack's rewrites and what the row's words change of them.
+        on: The cluster, with what the run's words say of its network.
+        overlap: The stack's rewrites and what the run's words change of them.
         recomputation_told: Whether the source says what is recomputed.
-        missing: What the row lacks; where there is anything, the run cannot be predicted and other fields may be None.
+        missing: What the run lacks; where there is anything, the run cannot be predicted and other fields may be None.
+        blamed: Of what is missing the field of the run that is to blame, where it is one.
         assumptions: What was taken for granted.
     """
 
@@ -47,6 +48,7 @@ class RunTarget:
     recomputation_told: bool
     missing: tuple[str, ...]
     assumptions: tuple[str, ...]
+    blamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -62,7 +64,7 @@ class RunTarget:
 
     @property
     def command(self) -> str:
-        """The prediction as a command; the row's own network rates, beyond the cluster's name, are not in it."""
+        """The prediction as a command; the run's own network rates, beyond the cluster's name, are not in it."""
         if self.model is None or self.on is None or self.stack is None:
             return ""
         settings = "".join(f" --set {name}={_text(value)}" for name, value in self.settings.items())
@@ -75,7 +77,7 @@ class RunTarget:
         return f"meshcast predict {self.model.name} {where}{overlap} --plan {self.plan_text}{settings}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """The target, plan, cluster and assumptions that the row was turned into."""
+        """The target, plan, cluster and assumptions that the run was turned into."""
         return {
             "model": self.model.name if self.model else None,
             "settings": self.settings,
@@ -90,42 +92,41 @@ class RunTarget:
         }
 
 
-def run_target(row: RunRow) -> RunTarget:
-    """What a row describes; whatever no rule understands is among `missing`."""
-    if row.unread:
-        return _unread(row)
+def run_target(run: StatedRun) -> RunTarget:
+    """What a run describes; whatever no rule understands is among `missing`."""
     found = Findings()
-    system = system_of(row, found)
-    model = model_of(row, found)
-    weights = row.extra.values.get("weights", row.extra.values.get("params"))
+    system = system_of(run, found)
+    model = model_of(run, found)
+    weights = run.extra.values.get("weights", run.extra.values.get("params"))
     if model and model.planned and weights == "bf16":
         model = replace(model, settings={**model.settings, "param_dtype": "bfloat16"})
-    stack = stack_of(row, system.cluster.device, found) if system else None
-    devices = row.devices
-    plan = plan_of(row, model, stack, system, found) if model and stack and system else {}
-    if "gbs" not in row.counts:
-        found.lacks("gbs")
+    stack = stack_of(run, system.cluster.device, found) if system else None
+    devices = run.devices
+    plan = plan_of(run, model, stack, system, found) if model and stack and system else {}
+    if "gbs" not in run.counts:
+        found.lacks("gbs", of="gbs")
     return RunTarget(
         model=model,
-        batch=row.counts.get("gbs", 0),
-        seq=row.counts.get("seq") if model and model.reads_sequences else None,
+        batch=run.counts.get("gbs", 0),
+        seq=run.counts.get("seq") if model and model.reads_sequences else None,
         plan=plan,
         on=system.cluster if system else None,
         devices=devices,
         hardware_class=system.hardware_class if system else UNKNOWN,
         stack=stack,
-        overlap=overlap_of(row, stack) if stack else "",
-        recomputation_told=bool(row.recompute),
+        overlap=overlap_of(run, stack) if stack else "",
+        recomputation_told=bool(run.recompute),
         missing=tuple(dict.fromkeys(found.missing)),
-        assumptions=tuple(dict.fromkeys([*filter(None, [row.assumed]), *found.assumptions])),
+        assumptions=tuple(dict.fromkeys(found.assumptions)),
+        blamed=found.blamed,
     )
 
 
-def _unread(row: RunRow) -> RunTarget:
-    """Of a row that cannot be read nothing is known but what it lacks."""
+def unknown_target(devices: int, missing: tuple[str, ...]) -> RunTarget:
+    """Of a run that cannot be read nothing is known but what it lacks."""
     return RunTarget(
-        model=None, batch=0, seq=None, plan={}, on=None, devices=row.devices, hardware_class=UNKNOWN, stack=None, overlap="",
-        recomputation_told=False, missing=row.unread, assumptions=(),
+        model=None, batch=0, seq=None, plan={}, on=None, devices=devices, hardware_class=UNKNOWN, stack=None, overlap="",
+        recomputation_told=False, missing=missing, assumptions=(),
     )  # fmt: skip
 
 

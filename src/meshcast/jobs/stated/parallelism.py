@@ -1,6 +1,6 @@
 """A run's plan: how its devices share the model and the batch, in the words of `--plan`.
 
-`dp x fsdp x tp x pp x cp` are the row's devices; experts are spread over ranks that share the batch too, so that of `dp x fsdp`
+`dp x fsdp x tp x pp x cp` are the run's devices; experts are spread over ranks that share the batch too, so that of `dp x fsdp`
 ranks a plan's `ep` takes its part. A step is `gbs / (mbs x dp x fsdp)` microbatches a rank.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 
-from meshcast.evidence.validate.runs.activations import activations_of
-from meshcast.evidence.validate.runs.findings import Findings
-from meshcast.evidence.validate.runs.rows import DEGREES, RunRow
-from meshcast.evidence.validate.runs.shapes import RunModel
-from meshcast.evidence.validate.runs.systems import RunSystem
 from meshcast.hardware import Device
+from meshcast.jobs.stated.activations import activations_of
+from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.run import DEGREES, StatedRun
+from meshcast.jobs.stated.shapes import RunModel
+from meshcast.jobs.stated.systems import RunSystem
 from meshcast.options import Stack
 
 Plan = dict[str, int | str]
-_SPLIT_BY_WIDTH = ("maxtext",)
-# A row's word for the precision of products, and the plan's; others are the plan's own or refused by it.
+_MAXTEXT = ("maxtext",)
+# A run's word for the precision of products, and the plan's; others are the plan's own or refused by it.
 _PRECISIONS = {
     "fp8-tensor": "fp8",
     "fp8-delayed": "fp8",
@@ -37,41 +37,42 @@ def _says_something(name: str, value: int | str) -> bool:
     return name not in DEGREES or value not in (0, 1) or (name == "sp" and value == 1)
 
 
-def plan_of(row: RunRow, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> Plan:
-    """The plan of a row on its system."""
-    shards = {name: row.degree(name) for name in ("tp", "pp", "cp")}
-    ranks, rest = divmod(row.devices, math.prod(shards.values()))
+def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> Plan:
+    """The plan of a run on its system."""
+    shards = {name: run.degree(name) for name in ("tp", "pp", "cp")}
+    ranks, rest = divmod(run.devices, math.prod(shards.values()))
     said = " x ".join(f"{name}={size}" for name, size in shards.items() if size > 1)
     if rest or not ranks:
-        found.lacks(f"a plan that fits: {said} do not divide {row.devices} devices")
+        found.lacks(f"a plan that fits: {said} do not divide {run.devices} devices", of="devices")
         return {}
-    plan = _data_parallel(row, model, ranks, found)
-    precision = _precision(row, system.cluster.device, found)
+    plan = _data_parallel(run, model, ranks, found)
+    precision = _precision(run, system.cluster.device, found)
     if not model.planned:
-        return plan | _microbatch(row, plan, ranks, shards, found) | {"precision": precision}
-    plan |= _sharing(row, plan)
-    plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(row, stack))}
-    plan |= _schedule(row, model, shards["pp"], found)
-    plan |= _microbatch(row, plan, ranks, shards, found)
-    plan |= activations_of(row, stack, found)
-    plan["attention"] = _attention(stack, int(plan["cp"]))
-    gradients = row.extra.values.get("grad_reduce", stack.gradients)
+        return plan | _microbatch(run, plan, ranks, shards, found) | {"precision": precision}
+    plan |= _sharing(run, plan)
+    plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(run, stack))}
+    plan |= _schedule(run, model, shards["pp"], found)
+    plan |= _microbatch(run, plan, ranks, shards, found)
+    plan |= activations_of(run, stack, found)
+    narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
+    plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow)
+    gradients = run.extra.values.get("grad_reduce", stack.gradients)
     if gradients != "fp32":
         plan["gradients"] = gradients
     plan["precision"] = precision
     return plan
 
 
-def _data_parallel(row: RunRow, model: RunModel, ranks: int, found: Findings) -> Plan:
+def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings) -> Plan:
     """dp, fsdp and ep, whose product is the number of ranks that share the batch."""
-    sharded = row.degree("fsdp")
+    sharded = run.degree("fsdp")
     if ranks % sharded:
         found.assumes(f"fsdp={ranks}: fsdp={sharded} does not divide the {ranks} ranks that share the batch")
         sharded = ranks
     plain = ranks // sharded
-    if "dp" in row.degrees and row.degree("dp") != plain:
-        found.assumes(f"dp={plain}: dp={row.degree('dp')} is not what {ranks} ranks leave")
-    experts = row.degree("ep") if getattr(model.config, "experts", 0) else 1
+    if "dp" in run.degrees and run.degree("dp") != plain:
+        found.assumes(f"dp={plain}: dp={run.degree('dp')} is not what {ranks} ranks leave")
+    experts = run.degree("ep") if getattr(model.config, "experts", 0) else 1
     outer = math.gcd(experts, sharded)
     inner = math.gcd(experts // outer, plain)
     if outer * inner != experts:
@@ -79,36 +80,40 @@ def _data_parallel(row: RunRow, model: RunModel, ranks: int, found: Findings) ->
     return {"dp": plain // inner, "fsdp": sharded // outer, "ep": outer * inner}
 
 
-def _sharing(row: RunRow, plan: Plan) -> Plan:
+def _sharing(run: StatedRun, plan: Plan) -> Plan:
     """ZeRO's stage: what the ranks that share the batch store in shares.
 
     Stage 2 keeps weights gathered. Beside stages FSDP gathers them once a step and reduces gradients behind the last microbatch
     (torchtitan's `reshard_after_forward: default` and its schedules; Dubey 2024, section 3.3.2), which is what a plan's
     `zero=1` does. Everything is shared out by `fsdp`; ranks that split a sequence are shards too (torchtitan's `dp_shard_cp`).
     """
-    sharded, staged = int(plan["fsdp"]), row.degree("pp") > 1
-    if row.zero == 2 or (staged and sharded > 1):
+    sharded, staged = int(plan["fsdp"]), run.degree("pp") > 1
+    if run.zero == 2 or (staged and sharded > 1):
         return {"dp": int(plan["dp"]) * sharded, "fsdp": 1, "zero": 1 if staged else 2}
-    if row.zero == 1 and int(plan["dp"]) * int(plan["ep"]) > 1:
+    if run.zero == 1 and int(plan["dp"]) * int(plan["ep"]) > 1:
         return {"zero": 1}
-    return {"zero": 3} if row.zero == 3 and sharded == 1 and row.degree("cp") > 1 else {}
+    return {"zero": 3} if run.zero == 3 and sharded == 1 and run.degree("cp") > 1 else {}
 
 
-def _splits_positions(row: RunRow, stack: Stack) -> bool:
+def _splits_positions(run: StatedRun, stack: Stack) -> bool:
     """Whether what tensor parallelism leaves whole is split over the same devices.
 
-    MaxText's rules split the residual stream over tensor devices by its width (`activation_embed`), whatever a row says of
+    MaxText's rules split the residual stream over tensor devices by its width (`activation_embed`), whatever a run says of
     positions; that costs and saves what a plan's `sp` does.
     """
-    if stack.name in _SPLIT_BY_WIDTH:
+    if stack.name in _MAXTEXT:
         return stack.sequence_parallel
-    return row.degrees.get("sp", int(stack.sequence_parallel)) > 0
+    return run.degrees.get("sp", int(stack.sequence_parallel)) > 0
 
 
-def _attention(stack: Stack, context: int) -> str:
-    """The stack's attention, and how keys and values reach the devices that split a sequence."""
+def _attention(stack: Stack, context: int, *, narrow: bool) -> str:
+    """The stack's attention, and how keys and values reach the devices that split a sequence.
+
+    MaxText's scores are bf16 unless `float32_logits` is set (configs/base.yml). On TPUs they are stored so; on GPUs XLA widens
+    every op to fp32 and, allowed more precision than asked for, leaves out the conversions back (`narrow`).
+    """
     if context == 1:
-        return stack.attention
+        return "plain-bf16" if stack.attention == "plain" and narrow else stack.attention
     return f"flash-{stack.context_attention}" if stack.attention != "plain" else stack.context_attention
 
 
@@ -125,11 +130,11 @@ def shared_out(layers: int, parts: int) -> list[int]:
     return counts
 
 
-def _schedule(row: RunRow, model: RunModel, stages: int, found: Findings) -> Plan:
+def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> Plan:
     """Virtual stages and the schedule of a pipeline."""
     if stages == 1:
         return {}
-    virtual = row.degree("vp")
+    virtual = run.degree("vp")
     plan: Plan = {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
     layers, parts = model.config.layers, stages * virtual
     if layers % parts:
@@ -138,12 +143,12 @@ def _schedule(row: RunRow, model: RunModel, stages: int, found: Findings) -> Pla
     return plan
 
 
-def _microbatch(row: RunRow, plan: Plan, ranks: int, shards: dict[str, int], found: Findings) -> Plan:
+def _microbatch(run: StatedRun, plan: Plan, ranks: int, shards: dict[str, int], found: Findings) -> Plan:
     """The microbatch; the global batch must be a multiple of what the ranks take at once.
 
     Below one, neighbouring ranks share a sequence: they split it by position and store shares of the weights all the same.
     """
-    batch, micro = row.counts.get("gbs"), row.mbs
+    batch, micro = run.counts.get("gbs"), run.mbs
     if batch is None:
         return {}
     if micro is None:
@@ -153,22 +158,22 @@ def _microbatch(row: RunRow, plan: Plan, ranks: int, shards: dict[str, int], fou
     if micro < 1:
         sharing = round(1 / micro)
         if sharing * micro != 1 or int(plan["fsdp"]) % sharing:
-            found.lacks(f"a microbatch that fits: mbs={micro:g} on fsdp={plan['fsdp']} ranks")
+            found.lacks(f"a microbatch that fits: mbs={micro:g} on fsdp={plan['fsdp']} ranks", of="mbs")
             return {}
         found.assumes(f"{sharing} ranks share a sequence by position: mbs={micro:g}")
         return {"mbs": 1, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
     if micro != int(micro) or batch % (int(micro) * ranks):
-        found.lacks(f"a batch that fits: gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks")
+        found.lacks(f"a batch that fits: gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks", of="gbs")
     return {"mbs": int(micro)}
 
 
-def _precision(row: RunRow, device: Device, found: Findings) -> str:
-    """The plan's word for a row's precision; fp16 is told as bf16 where the device has that at the same rate."""
-    if not row.precision:
+def _precision(run: StatedRun, device: Device, found: Findings) -> str:
+    """The plan's word for a run's precision; fp16 is told as bf16 where the device has that at the same rate."""
+    if not run.precision:
         found.assumes("precision bf16")
         return "bf16"
     peaks = device.matrix_flops
-    if row.precision == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
+    if run.precision == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
         found.assumes("fp16 costs what bf16 does")
         return "bf16"
-    return _PRECISIONS.get(row.precision, row.precision)
+    return _PRECISIONS.get(run.precision, run.precision)

@@ -1,4 +1,4 @@
-"""The software of a run: its stack, and what the row says the stack did otherwise than its recipes.
+"""The software of a run: its stack, and what the run says the stack did otherwise than its recipes.
 
 A framework is a stack of `docs/stacks.md`, or one that does as it does. Where none is named, the usual one is taken and listed
 as assumed: MaxText on TPUs; on NVIDIA's GPUs PyTorch's FSDP where weights are sharded, Megatron where layers are split or
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.base import MeshcastError
-from meshcast.evidence.validate.runs.findings import Findings
-from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.hardware import Device
+from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.run import StatedRun
 from meshcast.options import Stack, load_stack, stack_names
 
 # Frameworks that are a stack whatever their version, and those that others run like.
@@ -23,35 +23,42 @@ _STACKS = {
 _RELATED = {"meta-internal": "pytorch-fsdp", "mlperf": "nemo"}
 _PYTORCH = ("torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow")
 _OLD_MEGATRON = 2022  # the last year of kernels written by hand, and of attention by products
-_ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "plain"}
+ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "plain"}
 _SPLIT = ("tp", "pp", "cp")
 
 
-def stack_of(row: RunRow, device: Device, found: Findings) -> Stack | None:
-    """The stack that ran a row, with what the row says of attention and CUDA graphs."""
+def stack_of(run: StatedRun, device: Device, found: Findings) -> Stack | None:
+    """The stack of a run, with what it says of attention and CUDA graphs."""
     try:
-        stack = load_stack(_name(row, device, found))
+        stack = load_stack(_name(run, device, found))
     except MeshcastError as error:
-        found.lacks(f"a stack that is known: {error.message}{f' ({error.fix})' if error.fix else ''}")
+        found.lacks(f"a stack that is known: {error.message}{f' ({error.fix})' if error.fix else ''}", of="stack")
         return None
     if stack.fusion == "eager" and device.kind != "gpu":
         found.assumes(f"stack xla, where {stack.name} is told: programs for a {device.kind} are compiled")
         stack = load_stack("xla")
-    if row.attention in ("cudnn", "plain", "flash", "splash"):
-        stack = replace(stack, attention=_ATTENTION[row.attention])  # type: ignore[arg-type]
-    if row.attention == "cudnn":
+    if run.attention in ATTENTION:
+        stack = replace(stack, attention=ATTENTION[run.attention])  # type: ignore[arg-type]
+    if run.attention == "cudnn":
         stack = replace(stack, attention_library="cudnn")
-    if row.extra.graphs and device.kind == "gpu":
+    if run.extra.graphs and device.kind == "gpu":
         stack = replace(stack, host=replace(stack.host, graphs=True))
     return stack
 
 
-def _name(row: RunRow, device: Device, found: Findings) -> str:
-    """The stack's name by the framework's."""
-    framework, year = row.framework, row.software_year
+def frameworks() -> tuple[str, ...]:
+    """Every framework that is a stack, or is taken as one."""
+    return tuple(sorted({*stack_names(), *_STACKS, *_RELATED, *_PYTORCH, "megatron"}))
+
+
+def _name(run: StatedRun, device: Device, found: Findings) -> str:
+    """The stack's name: as it is told, else by the framework's."""
+    if run.stack:
+        return run.stack
+    framework, year = run.framework, run.software_year
     if framework in stack_names() and framework != "megatron":
         return framework
-    if framework == "megatron" or (framework == "deepspeed" and row.degree("pp") > 1):
+    if framework == "megatron" or (framework == "deepspeed" and run.degree("pp") > 1):
         return "megatron-2022" if year is not None and year <= _OLD_MEGATRON else "megatron"
     if framework in _STACKS:
         return _STACKS[framework]
@@ -59,48 +66,50 @@ def _name(row: RunRow, device: Device, found: Findings) -> str:
         found.assumes(f"stack {_RELATED[framework]}, for {framework}")
         return _RELATED[framework]
     if framework in _PYTORCH and device.kind == "gpu":
-        return _pytorch(row, found)
-    return _usual(row, device, found)
+        return _pytorch(run, found)
+    return _usual(run, device, found)
 
 
-def _pytorch(row: RunRow, found: Findings) -> str:
+def _pytorch(run: StatedRun, found: Findings) -> str:
     """PyTorch's stacks differ by what is sharded and by whether a compiler fuses."""
-    name = "pytorch-fsdp" if row.zero or row.degree("fsdp") > 1 or row.framework == "torchtitan" else "pytorch-ddp"
-    if row.flags.get("compiled"):
+    name = "pytorch-fsdp" if run.zero or run.degree("fsdp") > 1 or run.framework == "torchtitan" else "pytorch-ddp"
+    if run.flags.get("compiled"):
         name = "pytorch-compile"
-    if row.framework == "tensorflow":
-        name = "xla" if row.flags.get("compiled") else name
-    if row.framework not in ("torchtitan", "pytorch"):
-        found.assumes(f"stack {name}, for {row.framework}")
+    if run.framework == "tensorflow":
+        name = "xla" if run.flags.get("compiled") else name
+    if run.framework not in ("torchtitan", "pytorch"):
+        found.assumes(f"stack {name}, for {run.framework}")
     return name
 
 
-def _usual(row: RunRow, device: Device, found: Findings) -> str:
+def _usual(run: StatedRun, device: Device, found: Findings) -> str:
     """What such runs mostly use."""
     if device.kind == "tpu":
         name, why = "maxtext", "on TPUs"
     elif device.vendor.lower() != "nvidia":
         name, why = "xla", f"on {device.vendor}"
-    elif row.degree("fsdp") > 1:
+    elif run.degree("fsdp") > 1:
         name, why = "pytorch-fsdp", "for fsdp on NVIDIA"
-    elif any(row.degree(each) > 1 for each in _SPLIT):
+    elif any(run.degree(each) > 1 for each in _SPLIT):
         name, why = "megatron", f"for {', '.join(_SPLIT)} on NVIDIA"
     else:
         name, why = "pytorch-ddp", "on NVIDIA, with weights whole on each device"
-    told = f"{row.framework} is none that is known" if row.framework else "no framework is told"
+    told = f"{run.framework} is none that is known" if run.framework else "no framework is told"
     found.assumes(f"stack {name}, the usual one {why}: {told}")
     return name
 
 
-def overlap_of(row: RunRow, stack: Stack) -> str:
-    """The stack's rewrites, and those that the row adds or takes away."""
+def overlap_of(run: StatedRun, stack: Stack) -> str:
+    """The stack's rewrites, and those that the run adds or takes away; its own where it names them."""
+    if run.overlap is not None:
+        return run.overlap
     rewrites = [each for each in stack.overlap.split(",") if each]
-    asynchronous = row.flags.get("async_tp")
+    asynchronous = run.flags.get("async_tp")
     if asynchronous and "async-tp" not in rewrites:
         rewrites.append("async-tp")
     if asynchronous is False:
         rewrites = [each for each in rewrites if each != "async-tp"]
     # Exchanges with experts run beside another microbatch's layers, which takes interleaved stages.
-    if "a2a_overlap" in row.extra.words and row.degree("vp") > 1 and row.degree("ep") > 1:
+    if "a2a_overlap" in run.extra.words and run.degree("vp") > 1 and run.degree("ep") > 1:
         rewrites.append("paired-passes")
     return ",".join(rewrites)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 
-from meshcast.evidence.validate.runs.findings import Findings
-from meshcast.evidence.validate.runs.rows import RunRow
+from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.run import StatedRun
 from meshcast.options import Stack
 
 Choice = dict[str, int | str]
@@ -38,30 +38,45 @@ _RESULTS = {"out_proj", "context", "attention_out"}
 _FEED_FORWARD = {"mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "mlp"}
 
 
-def activations_of(row: RunRow, stack: Stack, found: Findings) -> Choice:
+def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
     """`remat`, and `offload` where what is kept waits at the host."""
-    kind, _, named = row.recompute.partition(":")
-    if not row.recompute:
+    kind, _, named = run.recompute.partition(":")
+    if not run.recompute:
         found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
         return {"remat": stack.remat}
     if kind in ("none", "full"):
         if named:
-            found.assumes(f"recompute {row.recompute!r} is taken as {kind}: of all layers")
+            found.assumes(f"recompute {run.recompute!r} is taken as {kind}: of all layers")
         return {"remat": kind}
     if kind == "selective":
         return {"remat": "selective"}
     if kind == "offload":
-        return {**_kept(named, found, row.recompute), "offload": "activations"}
+        return {**_kept(named, found, run.recompute), "offload": "activations"}
     if kind == "policy" and named.startswith("save:"):
-        return _kept(named.removeprefix("save:"), found, row.recompute)
+        return _kept(named.removeprefix("save:"), found, run.recompute)
     if kind == "policy":
         for pattern, word, granted in _POLICIES:
             if re.search(pattern, named):
                 if granted:
-                    found.assumes(f"recompute {row.recompute!r} is taken as {word}: {granted}")
+                    found.assumes(f"recompute {run.recompute!r} is taken as {word}: {granted}")
                 return {"remat": word}
-    found.assumes(f"recompute {row.recompute!r} is no policy that is known: {stack.remat}, as {stack.name} has it")
+    found.assumes(f"recompute {run.recompute!r} is no policy that is known: {stack.remat}, as {stack.name} has it")
     return {"remat": stack.remat}
+
+
+def known_recomputation(text: str) -> bool:
+    """Whether a text is one that `activations_of` has a rule for, and not only the stack's habit."""
+    kind, _, named = text.partition(":")
+    if kind == "full":
+        return not named or re.fullmatch(r"\d+-layers", named) is not None
+    if kind in ("none", "selective"):
+        return not named
+    if kind == "offload":
+        return bool(named)
+    if kind != "policy":
+        return False
+    saved = named.removeprefix("save:")
+    return bool(saved) if named != saved else any(re.search(pattern, named) for pattern, _, _ in _POLICIES)
 
 
 def _kept(named: str, found: Findings, cell: str) -> Choice:

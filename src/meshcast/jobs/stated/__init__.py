@@ -1,0 +1,1 @@
+"""Training runs as somebody tells them: rows of published runs and files of jobs, made into questions (`docs/runs.md`)."""

@@ -1,0 +1,62 @@
+"""The one place where a stated run becomes a question: `--plan` for models of language, a mesh for the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshcast.base import UnsupportedError
+from meshcast.jobs.stated.target import RunTarget
+from meshcast.options import Options
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
+
+
+def stated_options(target: RunTarget, options: Options) -> Options:
+    """The options that a run is asked with, of the zoo's model `target.model.name`.
+
+    What is asked for expressly stays: a cluster, a plan, a stack or a setting of the caller's own takes the place of the run's.
+
+    Args:
+        target: A run that lacks nothing.
+        options: Fidelity, network and the like.
+
+    Raises:
+        UnsupportedError: The model has no products in the run's precision.
+    """
+    assert target.model is not None
+    assert target.on is not None
+    assert target.stack is not None
+    own = options.asked
+    # A stack that is asked for has been brought already, and overlaps as it does.
+    chosen = options if options.brought is not None else options.with_stack(target.stack, but=own)
+    changes: dict[str, Any] = {} if options.brought is not None else {"overlap": target.overlap}
+    changes |= {"on": target.on, "devices": target.devices}
+    # Weights and activations of a training run are normally distributed, more or less; of TPUs no power is known by values.
+    changes |= {"data": "normal"} if target.on.device.kind == "gpu" else {}
+    settings = target.settings
+    if target.model.planned:
+        changes["plan"] = target.plan_text
+    else:
+        settings |= _computed_in(target)
+        changes["mesh"] = {"data": target.devices} if target.devices > 1 else None
+    if "plan" in own or "mesh" in own:
+        changes = {name: value for name, value in changes.items() if name not in ("plan", "mesh")}
+    told = {**_texts(settings), **options.program.settings}
+    given = {name: value for name, value in changes.items() if name not in own}
+    return chosen.having(**given, settings=told)
+
+
+def _computed_in(target: RunTarget) -> dict[str, str]:
+    """The precision of a model without mixed precision, which computes in the type of its parameters."""
+    assert target.model is not None
+    precision = str(target.plan["precision"])
+    if precision not in _DTYPES:
+        raise UnsupportedError(
+            f"{target.model.name} has no products in {precision}", where="precision", fix=f"one of {', '.join(_DTYPES)}"
+        )
+    accepted = target.model.builder.overrides()
+    return {"compute_dtype" if "compute_dtype" in accepted else "param_dtype": _DTYPES[precision]}
+
+
+def _texts(settings: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}

@@ -1,0 +1,88 @@
+"""`StatedSource`: a job's file, read once, and the question that it makes of options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meshcast.base import AnsweredOnce, InputError
+from meshcast.hardware import read_document
+from meshcast.jobs.stated.asking import stated_options
+from meshcast.jobs.stated.file import SCHEMA, key_of, read_job
+from meshcast.jobs.stated.recomputation import fitting
+from meshcast.jobs.stated.target import RunTarget, run_target
+from meshcast.options import Options
+
+_SUFFIX = ".toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedSource:
+    """The file of a job, which is read when it is asked for."""
+
+    path: Path
+    _kept: AnsweredOnce = field(default_factory=AnsweredOnce, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, target: object) -> StatedSource | None:
+        """That of a target which is the file of a job, by its schema; None of any other."""
+        if not isinstance(target, (str, Path)) or not str(target).endswith(_SUFFIX):
+            return None
+        path = Path(target)
+        try:
+            schema = read_document(path).data.get("schema") if path.is_file() else None
+        except InputError:
+            return None  # whose mistakes are told where it is read as a pipeline
+        return cls(path=path) if isinstance(schema, str) and schema.startswith(SCHEMA.split("/")[0] + "/") else None
+
+    @property
+    def target(self) -> RunTarget:
+        """What the file describes, as it can be predicted.
+
+        Raises:
+            InputError: The file does not follow the schema, or lacks something.
+        """
+        return self._kept.answer("target", self._read)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the file does not say and is taken for granted, in one warning; nothing where it says all."""
+        taken = self.target.assumptions
+        return (f"{self.path.name} does not say, and it is taken for granted: {'; '.join(taken)}",) if taken else ()
+
+    def asked(self, options: Options, memory: Callable[[str, Options], float]) -> tuple[str, Options]:
+        """The model that the file is about, and the options with what the file says; what they ask for expressly stays.
+
+        Args:
+            options: As they are given.
+            memory: Bytes of a device that a model takes with options; asked where the file does not say what is recomputed.
+
+        Raises:
+            InputError: The file does not follow the schema, or lacks something.
+        """
+        target = self.target
+        assert target.model is not None
+        name = target.model.name
+        # Kernels are the stack's, by our models of them: those of a compiler that is at hand are XLA's.
+        base = options.of_many
+        if target.recomputation_told or "plan" in base.asked or not target.model.planned:
+            return name, stated_options(target, base)
+        key = ("fitting", repr(base.key))
+        fits = self._kept.answer(
+            key,
+            lambda: fitting(target, lambda run: memory(name, stated_options(run, base)), lambda peak: peak)[0],
+        )
+        return name, stated_options(fits, base)
+
+    def _read(self) -> RunTarget:
+        run, document = read_job(self.path)
+        target = run_target(run)
+        if target.missing:
+            (first, *others) = [
+                (document.place(key_of(target.blamed[what])) if what in target.blamed else str(self.path), what)
+                for what in target.missing
+            ]
+            also = "".join(f"\n  also {place}: it lacks {what}" for place, what in others)
+            raise InputError(f"the job lacks {first[1]}{also}", where=first[0], fix="docs/runs.md has every key")
+        return target

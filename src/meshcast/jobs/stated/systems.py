@@ -1,0 +1,111 @@
+"""The hardware of a run: a device of the catalogue, its hosts, and the network between them, by the run's cells."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from meshcast.base import MeshcastError, UnsupportedError
+from meshcast.hardware import Cluster, Device, NetworkLevel, load_device, resolve, with_software
+from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.run import StatedRun
+from meshcast.network import shaped, slice_shape
+
+# TPU7x by core is a device of its own; these spellings of it count cores.
+_BY_CORE = ("tpu-v7", "tpu-v7x", "tpu7x", "tpu-7x", "ironwood")
+# The first word of `scale_out`, and the link technology that it is.
+_FABRICS = {
+    "infiniband": "infiniband", "ib": "infiniband", "roce": "roce", "ethernet": "roce", "slingshot": "slingshot", "tcp": "tcp",
+    "tcpx": "tcp", "tcpxo": "tcp", "gpudirect": "tcp",
+}  # fmt: skip
+_OWN = ("rdma", "dcn")  # what the cluster of the catalogue has
+FABRICS = (*_FABRICS, "efa", *_OWN)
+"""First words of `scale_out` that are understood."""
+_FIRST_EFA = ("a100", "v100")  # cards of their time; later devices have the second generation or a newer one
+_CLOSE = 0.06  # of a device's own figure: 80 GB and 80 GiB are one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSystem:
+    """A cluster, and the class that errors are told by."""
+
+    cluster: Cluster
+    hardware_class: str
+
+
+def system_of(run: StatedRun, found: Findings) -> RunSystem | None:
+    """The system that a run's words describe; what no catalogue has goes to `found`."""
+    try:
+        if run.on:
+            cluster = resolve(run.on)
+            return RunSystem(cluster=cluster, hardware_class=cluster.device.name.split("-sxm")[0])
+        device = load_device("tpu-v7-core" if run.device in _BY_CORE else run.device)
+        cluster = resolve(_noted(device, run))
+        cluster = _slices(cluster, run, found) if device.kind == "tpu" else _hosts(cluster, run, found)
+    except MeshcastError as error:
+        hint = f" ({error.fix})" if error.fix else ""
+        found.lacks(f"hardware that is known: {error.message}{hint}", of="on" if run.on else "device")
+        return None
+    label = (device.bases[0] if device.bases and "-core" in device.name else device.name).split("-sxm")[0]
+    return RunSystem(cluster=cluster, hardware_class=label)
+
+
+def _noted(device: Device, run: StatedRun) -> Device:
+    """The device with the power limit and memory that the run notes, where they are not its own."""
+    changes: dict[str, float] = {}
+    for pattern, unit, name in ((r"(\d+) ?w\b", 1.0, "tdp_watts"), (r"(\d+) ?gb\b", 1e9, "memory_bytes")):
+        if said := re.search(pattern, run.device_note.lower()):
+            value = float(said[1]) * unit
+            if abs(value / getattr(device, name) - 1) > _CLOSE + 0.08 * (name == "memory_bytes"):
+                changes[name] = value
+    return replace(device, **changes) if changes else device  # type: ignore[arg-type]
+
+
+def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
+    """Hosts of devices on one scale-up network each, and the network between them."""
+    if len(cluster.levels) < 2:
+        return cluster
+    inside, between = cluster.levels[0], cluster.levels[-1]
+    domain = re.search(r"nvl(\d+)|-(\d+)$", run.scale_up)
+    size = int(domain[1] or domain[2]) if domain else run.devices_per_host or inside.size
+    if run.scale_up.startswith("pcie") and "pcie" not in inside.link.name:
+        found.lacks(
+            f"a {run.device} on PCIe alone: the catalogue has {cluster.name} with {inside.link.name}", of="scale_up"
+        )
+    switched = "nvswitch" in run.scale_up or "nvl" in run.scale_up.replace("nvlink", "")
+    inside = replace(inside, size=size, topology="switch" if switched else inside.topology)
+    if run.devices > size:
+        between = _between(between, run, found)
+    return replace(cluster, levels=(inside, *cluster.levels[1:-1], between))
+
+
+def _between(level: NetworkLevel, run: StatedRun, found: Findings) -> NetworkLevel:
+    """The network between hosts: its technology, and each device's rate."""
+    word = re.split(r"[-_ ]", run.scale_out)[0]
+    if word == "efa":
+        first = run.device.startswith(_FIRST_EFA)
+        level = with_software(level, "efa-1" if first else "efa-2")
+    elif word in _FABRICS:
+        level = with_software(level, _FABRICS[word])
+    elif word not in ("", *_OWN):
+        found.assumes(f"network {level.link.name}, for {run.scale_out}")
+    if not word:
+        found.assumes(f"network {level.link.name}")
+    if run.gbit_per_device is None:
+        found.assumes(f"{level.bandwidth * 8 / 1e9:g} Gbit/s a device")
+        return level
+    return replace(level, links=1, link_bandwidth=run.gbit_per_device * 1e9 / 8)
+
+
+def _slices(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
+    """Slices of TPUs that are smaller than a pod, and joined by the data-centre network."""
+    slices = run.slices or 1
+    inner = cluster.levels[0].size if len(cluster.levels) > 2 else 1  # devices of a chip
+    ici, each = cluster.levels[-2], run.devices // slices
+    if slices == 1 or run.devices % slices or each >= ici.size or each % inner:
+        return cluster
+    try:
+        return shaped(cluster, slice_shape(ici, each // inner, ici.size // inner), inner, alone=False)
+    except UnsupportedError as error:
+        found.assumes(f"slices as large as pods: {error.message}")
+        return cluster

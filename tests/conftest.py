@@ -9,10 +9,12 @@ import contextlib
 import gc
 import importlib
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -104,3 +106,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The system's Chromium, by Playwright, of which a process can run one at a time: so it ends with the module."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: no page is opened")
+    found = os.environ.get("MESHCAST_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("there is no Chromium (apt-get install chromium): no page is opened")
+    with playwright.sync_playwright() as started:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+        running = started.chromium.launch(executable_path=found, args=flags)
+        yield running
+        running.close()

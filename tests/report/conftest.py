@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +29,6 @@ module @"{HOSTILE}" {{
 }}
 """
 TINY = {"batch": "8", "seq": "64"}
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def asked(target: Any, **options: Any) -> Subject:
@@ -79,20 +76,6 @@ class Opened:
 
 
 Open = Callable[..., Opened]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """The system's Chromium, started once, by Playwright."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: no report is opened")
-    found = os.environ.get("MESHCAST_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("there is no Chromium (apt-get install chromium): no report is opened")
-    with playwright.sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-        running = started.chromium.launch(executable_path=found, args=flags)
-        yield running
-        running.close()
 
 
 @pytest.fixture

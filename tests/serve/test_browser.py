@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -19,13 +18,6 @@ from typing import Any
 import pytest
 
 from meshcast.base import child_environment, python_command
-
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-if CHROMIUM is None:
-    pytest.skip("the system has no Chromium", allow_module_level=True)
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_MS = 90_000
@@ -48,14 +40,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.terminate()
     process.wait(timeout=20)
     process.stderr.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -32,7 +32,13 @@ def test_a_request_is_a_space(tmp_path: Path) -> None:
 
 def test_a_search_is_started_and_stopped(page: TestClient, runs: Path) -> None:
     """`test_browser.py` waits for points, and opens one."""
-    asked = {"model": "llama3-tiny", "on": ["dgx-h100"], "devices": [2], "settings": {"batch": "4"}, "fixed": "tp=1"}
+    asked = {
+        "model": "llama3-tiny",
+        "on": ["dgx-h100"],
+        "devices": [8, 16, 32],
+        "settings": {"batch": "64"},
+        "fixed": "",
+    }
     begun = answered(page, "POST", "/api/searches", json=asked)
     assert begun.status_code == 201
     name = begun.json()["name"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, UsageError, nearest
+from meshcast.base import InputError, UsageError, nearest, write_whole
 from meshcast.hardware import cluster_names, device_names
 from meshcast.options import fidelity_names, stack_names
 from meshcast.programs import Program, from_bytes
@@ -52,7 +52,7 @@ def config_file(text: str, folder: Path) -> Path:
     """A file with the text of a Hugging Face configuration; it is read, and nothing that it names is."""
     place = Path(f"config-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json")
     if not (folder / place).exists():
-        (folder / place).write_text(text, encoding="utf-8")
+        write_whole(folder / place, text)
     return place  # as the worker, which stands in the folder, finds it: messages tell no place of this machine
 
 

@@ -11,7 +11,7 @@ import resource
 import sys
 from pathlib import Path
 
-from meshcast.base import READER_BYTES, MeshcastError, listen, listening
+from meshcast.base import READER_BYTES, MeshcastError, listen, listening, write_whole
 
 STOPPED = 130  # as shells report a program that Ctrl-C ended
 
@@ -21,9 +21,7 @@ def search(space: Path, folder: Path, progress: Path, workers: int) -> int:
     from meshcast.explore import explore_into, read_space
 
     def note(text: str) -> None:
-        new = progress.with_suffix(".new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(progress)
+        write_whole(progress, text)
 
     try:
         with listening(note):

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from meshcast.base import InputError, UsageError, child_environment, python_command
+from meshcast.base import InputError, UsageError, child_environment, python_command, write_whole
 from meshcast.explore import read_points
 from meshcast.serve.limits import ServeLimits
 from meshcast.serve.messages import ErrorBody, SearchRequest, SearchState
@@ -89,10 +89,10 @@ class SearchDesk:
             if asked.config is not None:
                 # Beside the folder: whoever goes on with the run by the command line finds it there.
                 place = self._runs / f"{name}.config.json"
-                place.write_text(asked.config, encoding="utf-8")
+                write_whole(place, asked.config)
                 model = str(place.resolve())
             space = self._scratch / f"{name}.toml"
-            space.write_text(space_text(asked, str(model)), encoding="utf-8")
+            write_whole(space, space_text(asked, str(model)))
             progress, output = self._scratch / f"{name}.progress", self._scratch / f"{name}.out"
             folder = self._runs / name
             with output.open("wb") as out:

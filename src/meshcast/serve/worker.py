@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import READER_BYTES, BugError, MeshcastError, UsageError, listening, serve
+from meshcast.base import READER_BYTES, BugError, MeshcastError, UsageError, listening, serve, write_whole
 from meshcast.serve.catalogue import catalogue_answer, choices_answer
 from meshcast.serve.questions import builder_target, check_names, program_of
 
@@ -118,10 +118,7 @@ def _as_json(value: dict[str, Any]) -> tuple[str, bytes]:
 def _note(place: str | None, text: str) -> None:
     """Leaves word of how far the work is where the server looks for it."""
     if place:
-        path = Path(place)
-        new = path.with_suffix(".new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
+        write_whole(Path(place), text)
 
 
 if __name__ == "__main__":

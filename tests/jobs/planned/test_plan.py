@@ -120,7 +120,7 @@ def test_zero_3_shares_the_weights_out_over_replicas() -> None:
         ("precision=nvfp4", UnsupportedError, "plans have no such products"),
         ("precision=int8", UnsupportedError, "plans have no such products"),
         ("stack=", UsageError, "KEY=VALUE"),
-        ("attention=sdpa", UsageError, "none of auto, plain, flash"),
+        ("attention=sdpa", UsageError, "none of auto, plain, plain-bf16, flash"),
         ("offload=weights", UsageError, "none of none, optimizer, activations"),
         ("pp=2,offload=activations", UnsupportedError, "beside pp=2 stages is not modelled"),
         ("schedule=dualpipe,pp=2", UsageError, "none of 1f1b, gpipe, interleaved, zb-h1, zb-h2"),

@@ -41,7 +41,9 @@ MOST_RESULTS = 1 << 16  # of one kernel
 _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
 # Kernels of a framework's own code are refused: probes are XLA's.
-LEFT_OUT = frozenset({"reads", "operand_bytes", "location", "recomputed", "redundant_flops", "code"})
+LEFT_OUT = frozenset(
+    {"reads", "operand_bytes", "rearranged", "sources", "location", "recomputed", "redundant_flops", "code"}
+)
 _SHAPED = frozenset(
     {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "recency"}
 )  # written in a form of their own

@@ -296,3 +296,14 @@ def test_random_bits_are_a_kernel_over_the_bits_that_others_read() -> None:
     drawing, converting = kernels(lowered)
     assert (drawing.elements, converting.elements) == (4096, 4096)
     assert drawing.ops == ("stablehlo.rng_bit_generator",)
+
+
+def test_indices_are_computed_inside_the_gather_that_reads_them() -> None:
+    """A gather asks for each index once, however long its rows are: XLA makes one kernel of look-ups and their sum."""
+
+    def pooled(table: jax.Array, indices: jax.Array) -> jax.Array:
+        wrapped = jnp.where(indices < 0, indices + 1_000_000, indices)
+        return table.at[wrapped].get(mode="promise_in_bounds").sum(axis=1)
+
+    lowered = lower_function(pooled, spec(1_000_000, 128), spec(16_384, 32, dtype="int32"))
+    assert [kernel.kind for kernel in kernels(lowered)] == [KernelKind.REDUCTION]

@@ -40,7 +40,7 @@ MAX_REPEATED = 16
 # Take every element of an operand once at the most.
 _PARTS = frozenset({OpKind.MOVE, OpKind.UPDATE, OpKind.SCATTER})
 # Ask for other numbers of an operand's elements than they give themselves.
-_ASKING_OTHERWISE = _PARTS | {OpKind.WINDOW}
+_ASKING_OTHERWISE = _PARTS | {OpKind.WINDOW, OpKind.GATHER}
 # XLA makes a window and a scatter of it, both of which read the operand.
 _EXPANDED = "select_and_scatter"
 _NOBODY: frozenset[int] = frozenset()
@@ -263,7 +263,7 @@ class _Sweep:
             fusion = self._fusion(root)
             places, copies = asked[root] = self._asked(users, root, fusion)
             by_rows = row == fusion.space or root in self._reductions
-            evaluated = elements if by_rows else self._asked_elements(fusion, places, elements)
+            evaluated = elements if by_rows else self._asked_elements(fusion, places, result)
             fusion.evaluated[index] = evaluated
             readers.append((fusion, evaluated, copies))
         return takes_in(op, self._reads[index], elements, self._work[result], readers)
@@ -278,21 +278,26 @@ class _Sweep:
         exits = single_exits(inside)
         return work_of_values(members, self._operands, self._tensors, self._known, exits)
 
-    def _asked_elements(self, fusion: Growing, places: frozenset[int], elements: int) -> int:
-        """How many of an op's `elements` places ask for: as many as they give; where they join or pad, its share of those."""
-        asked = 0
+    def _asked_elements(self, fusion: Growing, places: frozenset[int], value: int) -> int:
+        """How many elements of a value places ask for: those that they give, a share where they join or pad, an index once."""
+        asked, elements = 0, self._tensors[value].elements
         for place in places:
             given, kind = fusion.evaluated.get(place) or fusion.space * fusion.asking[place][1], self._kinds[place]
             if kind in _ASKING_OTHERWISE:
                 window = self._ops[place].cost.geometry
                 if kind is OpKind.MOVE:
                     given = min(given, given * elements // (self._tensors[self._ops[place].results[0]].elements or 1))
-                elif kind in _PARTS:
+                elif kind in _PARTS or (kind is OpKind.GATHER and self._is_index(place, value)):
                     given = min(given, elements)
                 elif isinstance(window, Window):
                     given *= math.prod(window.window)
             asked += given
         return asked
+
+    def _is_index(self, gather: int, value: int) -> bool:
+        """Whether a value is a gather's indices, or as many elements that they come from: asked for once (`HandleGather`)."""
+        table, *indices = self._operands[gather]
+        return value != table and any(self._tensors[value].elements == self._tensors[each].elements for each in indices)
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""

@@ -97,3 +97,10 @@ def test_a_program_has_no_plans(meshcast: Meshcast) -> None:
     answer = meshcast("plan", "step.mlir", "--on", "dgx-h100", "--devices", "4", "--json")
     assert answer.code == 2
     assert "step.mlir" in answer.lines[-1]["error"]["message"]
+
+
+def test_without_a_device_it_is_the_default(meshcast: Meshcast) -> None:
+    plan = ("--plan", "tp=1,pp=1,cp=1,mbs=1,remat=none", "--fidelity", "roofline")
+    found = meshcast("plan", "llama3-tiny", "--devices", "2", "--set", "batch=4", *plan, "--json")
+    assert found.code == 0
+    assert found.lines[-1]["best"][0]["on"] == "h100-sxm"

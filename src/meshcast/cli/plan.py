@@ -82,6 +82,7 @@ def plan_command(
         read_choices,
         read_counts_of,
     )
+    from meshcast.options import Options
 
     if plot is not None:
         from meshcast.plots import check_plot
@@ -91,7 +92,7 @@ def plan_command(
     given = asked.texts()
     question = PlanQuestion(
         model=model,
-        on=given.pop("on"),
+        on=given.pop("on", None) or str(Options().on),
         devices=counts,
         settings=given.pop("settings", {}),
         plan=given.pop("plan", None),

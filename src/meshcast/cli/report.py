@@ -36,7 +36,7 @@ def report_command(
 
     The exit code is 3 where it does not fit: the report says what is missing, and what would make it fit.
     """
-    from meshcast.base import UsageError, ending_at_once
+    from meshcast.base import UsageError, ending_at_once, format_bytes
     from meshcast.cli.app import emit_json
     from meshcast.report import folder_kind, write_report
 
@@ -55,5 +55,8 @@ def report_command(
         emit_json(written.to_json())
     else:
         typer.echo(str(written))
+        if written.prediction is not None and (lacking := written.prediction.infeasible) is not None:
+            needed, there = format_bytes(lacking.demand), format_bytes(lacking.bound)
+            typer.echo(f"meshcast: infeasible: {target} needs {needed} of memory, and a device has {there}", err=True)
     if written.prediction is not None and not written.prediction.feasible:
         raise typer.Exit(3)

@@ -77,7 +77,9 @@ class NamedSource:
             return self._of_function(head, function, options)
         if path.is_dir():
             raise InputError(
-                "is a folder, not a program, and has no config.json", where=self.called, fix="name a file in it"
+                "is a folder, not a program: it has no config.json, and nothing that explore or compare wrote",
+                where=self.called,
+                fix="name a file, or a run folder (report)",
             )
         if "/" in self.called or path.suffix in _SUFFIXES:
             raise InputError("no such file", where=self.called, fix="check the path")

@@ -35,9 +35,9 @@ def test_a_search_is_started_and_stopped(page: TestClient, runs: Path) -> None:
     asked = {
         "model": "llama3-tiny",
         "on": ["dgx-h100"],
-        "devices": [2],
-        "settings": {"batch": "4"},
-        "fixed": "tp=1",
+        "devices": [8, 16, 32],
+        "settings": {"batch": "64"},
+        "fixed": "",
     }
     begun = answered(page, "POST", "/api/searches", json=asked)
     assert begun.status_code == 201
@@ -50,8 +50,7 @@ def test_a_search_is_started_and_stopped(page: TestClient, runs: Path) -> None:
     page.delete(f"/api/searches/{name}")
     while (state := page.get(f"/api/runs/{name}").json())["state"] == "running" and time.monotonic() - started < 100:
         time.sleep(0.1)
-    assert state["error"] is None
-    assert state["state"] in ("stopped", "done")  # a small search may end before it is told to
+    assert (state["state"], state["error"]) == ("stopped", None)
     assert json.loads((runs / name / "environment.json").read_text())["command"] == ["meshcast", "serve"]
 
 

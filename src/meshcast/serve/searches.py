@@ -22,6 +22,8 @@ from meshcast.serve.messages import ErrorBody, SearchRequest, SearchState
 from meshcast.serve.pool import BusyError
 from meshcast.zoo import Plan
 
+STOP = signal.SIGTERM  # a search inherits what the server ignores: SIGINT, where a script started it in the background
+
 PROCESS = "meshcast.serve.search_process"
 ENVIRONMENT, SUMMARY, SPACE = "environment.json", "summary.json", "space.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -116,7 +118,7 @@ class SearchDesk:
         """
         search = self._running[name]
         if search.process.poll() is None:
-            search.process.send_signal(signal.SIGINT)
+            search.process.send_signal(STOP)
         return self.state(name)
 
     def state(self, name: str) -> SearchState:
@@ -175,7 +177,7 @@ class SearchDesk:
         """Ends searches that run; their points are kept, and can be gone on with."""
         for search in self._running.values():
             if search.process.poll() is None:
-                search.process.send_signal(signal.SIGINT)
+                search.process.send_signal(STOP)
         for search in self._running.values():
             try:
                 search.process.wait(timeout=5)

@@ -44,6 +44,7 @@ class RunningSearch:
         output: Where its error goes.
         started: When it was.
         ended: When that was seen.
+        told: Whether it was told to stop: however it ends then, it was stopped (a library that loads may lose the signal).
     """
 
     name: str
@@ -55,6 +56,7 @@ class RunningSearch:
     objectives: list[str]
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
+    told: bool = False
 
 
 class SearchDesk:
@@ -118,6 +120,7 @@ class SearchDesk:
         """
         search = self._running[name]
         if search.process.poll() is None:
+            search.told = True
             search.process.send_signal(STOP)
         return self.state(name)
 
@@ -138,6 +141,8 @@ class SearchDesk:
             objectives = list(summary.get("objectives", ["time"])) if summary else ["time"]
             return SearchState(state=_ended(summary), seconds=0.0, objectives=objectives, **common)
         code = search.process.poll()
+        if code and search.told:
+            code = STOPPED
         if code is not None and search.ended is None:
             search.ended = time.monotonic()
         return SearchState(

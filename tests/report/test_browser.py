@@ -131,7 +131,7 @@ def test_the_trace_is_handed_to_perfetto(open_report: Open, single_data: ReportD
     )
     with page.expect_popup() as window:
         page.locator("[data-perfetto]").click()
-    page.wait_for_function("document.querySelector('[data-said]').textContent === 'Opened in Perfetto.'")
+    page.wait_for_function("() => document.querySelector('[data-said]').textContent === 'Opened in Perfetto.'")
     (trace,) = single_data["traces"]
     size = len(base64.b64decode(trace["data"]))
     window.value.wait_for_function("said => document.title === said", arg=f"{trace['file']} {size}")

@@ -222,7 +222,7 @@ def test_what_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no Hugging Face configuration"):
         load(tmp_path)
     path.unlink()
-    with pytest.raises(InputError, match=r"folder, not a program, and has no config\.json"):
+    with pytest.raises(InputError, match=r"folder, not a program: it has no config\.json"):
         load(tmp_path)
 
 

@@ -62,7 +62,7 @@ def without_quantised_types(text: str, *, where: str) -> str:
         UnsupportedError: A type of the dialect that holds no integers yet (`!quant.any`, `!quant.calibrated`).
     """
     for name, meant in _ALIAS.findall(text):
-        text = re.sub(rf"{re.escape(name)}(?![\w$])", lambda _, meant=meant: meant, text)
+        text = re.sub(rf"{re.escape(name)}(?![\w$])", meant.replace("\\", r"\\"), text)
     text = re.sub(r"^!quant\.[^\n]*=[^\n]*$", "", text, flags=re.MULTILINE)  # the aliases themselves
     writer = _Writer(where)
     return "\n".join(made for number, line in enumerate(text.split("\n"), 1) for made in writer.lines(line, number))

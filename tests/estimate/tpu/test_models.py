@@ -25,7 +25,18 @@ from tests.estimate.formulas import by_formula
 from tests.estimate.test_solvers import call as solver_call
 
 V6E, V5E, V4 = (load_device(name) for name in ("tpu-v6e", "tpu-v5e", "tpu-v4"))
-GENERATIONS = ("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "tpu-v7-core")
+GENERATIONS = (
+    "tpu-v2",
+    "tpu-v2-core",
+    "tpu-v3",
+    "tpu-v3-core",
+    "tpu-v4",
+    "tpu-v5e",
+    "tpu-v5p",
+    "tpu-v6e",
+    "tpu-v7",
+    "tpu-v7-core",
+)
 
 
 def machine(name: str = "tpu-v6e", **changed: float) -> TpuMachine:

@@ -65,7 +65,8 @@ def test_plausible_for_its_kind(device: Device) -> None:
     assert 2017 <= year <= 2026
     assert 8 * 2**30 <= device.memory_bytes <= 1e12
     if device.kind != "cpu":
-        # Bandwidth of accelerators' memory has grown by about 1.4 times a year, from 0.7 to 0.9 TB/s in 2017; a device may be half a chip.
+        # Bandwidth of accelerators' memory has grown by about 1.4 times a year, from 0.7 to 0.9 TB/s in 2017; a device may be
+        # half a chip.
         assert 0.35e12 <= device.memory_bandwidth <= 0.9e12 * 1.4 ** (year - 2016)
         # Peak over bandwidth, the ridge point in FLOP/byte.
         dense = max(device.matrix_flops.get("bf16", 0.0), device.matrix_flops.get("f16", 0.0))

@@ -16,8 +16,8 @@ not to be run.
 
 "nvfp4" is E2M1 in all three products, with a scale in E4M3 for each block of 16 values and one of the tensor above them (NVIDIA
 2025, `arXiv:2509.25149`), so that a pass looks for the largest value first, as Transformer Engine's `NVFP4BlockScaling` does. Of
-blocks' scales, random Hadamard transforms of 16 x 16 values and stochastic rounding, all of which the rounding kernels do, no byte
-is counted: 4 bits a value where hardware moves 4.5.
+blocks' scales, random Hadamard transforms of 16 x 16 values and stochastic rounding, which the rounding kernels do, no byte is
+counted: 4 bits a value where hardware moves 4.5.
 
 "int8" rounds inputs, weights and gradients to whole numbers of 8 bits and adds up in 32, all three products (AQT as MaxText
 configures it, `layers/quantizations.py`: fwd, dlhs and drhs of 8 bits).

@@ -38,7 +38,9 @@ def with_offloaded_stacks(schedule: Schedule, values: ValueTypes) -> Schedule:
             held = values.new((SLOTS_HELD, *kind.shape[1:]), kind.dtype)
             slot = kind.bytes // step.trips
             begun.add(step.reads[place])
-            steps[index] = _moving(_beginning(steps[index], place, held, values), stack, held, slot, values, fetched=False)
+            steps[index] = _moving(
+                _beginning(steps[index], place, held, values), stack, held, slot, values, fetched=False
+            )
             for other in readers:
                 steps[other] = _moving(steps[other], stack, held, slot, values, fetched=True)
     unused = begun.difference(schedule.outputs, *(step.reads for step in steps))

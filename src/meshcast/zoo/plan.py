@@ -18,7 +18,9 @@ from meshcast.zoo.words import Gradients, Remat
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4", "int8"]
-Attention = Literal["auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+Attention = Literal[
+    "auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts"
+]  # fmt: skip
 Offload = Literal["none", "optimizer", "activations"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
@@ -59,7 +61,7 @@ class Plan:
             `nvfp4`, `int8`.
         attention: `auto` (as None: what the device has for the model, `jobs.planned.attending`), `plain` products or `flash` (the
             backend's fused kernel); where sequences are split `ring` (keys and values go round) or `all-gather` of plain
-            products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is the latter then).
+            products, `flash-ring`, `flash-all-gather` or `flash-parts` of fused kernels (`flash` is the second then).
         offload: `optimizer`: its state lives in the host's memory; `activations`: what the forward pass saves does until it is
             needed.
         gradients: The type that gradients are added up, kept and reduced over replicas in.

@@ -14,7 +14,7 @@ from meshcast.jobs.planned import Plan
 degrees = st.integers(min_value=1, max_value=64)
 
 
-SPLIT = ("ring", "all-gather", "flash-ring", "flash-all-gather")
+SPLIT = ("ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts")
 
 
 @st.composite

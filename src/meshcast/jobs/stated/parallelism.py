@@ -55,7 +55,8 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan |= _microbatch(run, plan, ranks, shards, found)
     plan |= activations_of(run, stack, found)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
-    plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow)
+    windowed = bool(getattr(model.config, "window", 0))
+    plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow, windowed=windowed)
     gradients = run.extra.values.get("grad_reduce", stack.gradients)
     if gradients != "fp32":
         plan["gradients"] = gradients
@@ -106,7 +107,7 @@ def _splits_positions(run: StatedRun, stack: Stack) -> bool:
     return run.degrees.get("sp", int(stack.sequence_parallel)) > 0
 
 
-def _attention(stack: Stack, context: int, *, narrow: bool) -> str:
+def _attention(stack: Stack, context: int, *, narrow: bool, windowed: bool) -> str:
     """The stack's attention, and how keys and values reach the devices that split a sequence.
 
     MaxText's scores are bf16 unless `float32_logits` is set (configs/base.yml). On TPUs they are stored so; on GPUs XLA widens
@@ -114,7 +115,10 @@ def _attention(stack: Stack, context: int, *, narrow: bool) -> str:
     """
     if context == 1:
         return "plain-bf16" if stack.attention == "plain" and narrow else stack.attention
-    return f"flash-{stack.context_attention}" if stack.attention != "plain" else stack.context_attention
+    # Rings and parts of fused kernels have no windows, and plain products no parts.
+    if stack.attention == "plain":
+        return "ring" if stack.context_attention == "ring" else "all-gather"
+    return "flash-all-gather" if windowed else f"flash-{stack.context_attention}"
 
 
 def shared_out(layers: int, parts: int) -> list[int]:

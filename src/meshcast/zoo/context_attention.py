@@ -12,8 +12,8 @@ this order (`balanced_positions`); the loss is a mean over positions, whatever t
 - All-gather: every device gathers all keys, and each of its two chunks attends to those up to its own end. Devices differ
   in where these ends are, so there is a branch for each; all have (2 c + 1) C^2 pairs but for rounding, windows aside.
 
-- Parts: PyTorch's way (`torch.distributed.tensor.experimental._attention`, December 2024). Models repeat keys and values for every
-  head of queries before they attend (torchtitan's `repeat_kv`), all of that is gathered, and each device's part attended to and
+- Parts: PyTorch's way (`torch.distributed.tensor.experimental._attention`, December 2024). Models repeat keys and values for
+  every head of queries before they attend (torchtitan's `repeat_kv`), all of that is gathered, and each device's part attended to and
   merged as in a ring. Gradients of keys and values go round in fp32, a step behind every part's. Compiled, a collective is
   waited for where it is issued (`_maybe_wrap_tensor` of `_functional_collectives.py` when tracing): nothing runs beside it, so
   that the first part too is read from what was gathered.
@@ -175,7 +175,9 @@ def _ring_backward(
             new = backward(q, k, v, logs, gradient, output, whole)
         dq = dq + new[0].astype(jnp.float32)
         if waited:
-            return dq, *_moved(shards, *(old + each.astype(jnp.float32) for old, each in zip(gone, new[1:], strict=True)))
+            return dq, *_moved(
+                shards, *(old + each.astype(jnp.float32) for old, each in zip(gone, new[1:], strict=True))
+            )
         dk, dv = _moved(shards, *gone)
         return dq, dk + new[1], dv + new[2]
 

@@ -13,8 +13,8 @@ this order (`balanced_positions`); the loss is a mean over positions, whatever t
   in where these ends are, so there is a branch for each; all have (2 c + 1) C^2 pairs but for rounding, windows aside.
 
 - Parts: PyTorch's way (`torch.distributed.tensor.experimental._attention`, December 2024). Models repeat keys and values for
-  every head of queries before they attend (torchtitan's `repeat_kv`), all of that is gathered, and each device's part attended to and
-  merged as in a ring. Gradients of keys and values go round in fp32, a step behind every part's. Compiled, a collective is
+  every head of queries before they attend (torchtitan's `repeat_kv`), all of that is gathered, and each device's part attended
+  to and merged as in a ring. Gradients of keys and values go round in fp32, a step behind every part's. Compiled, a collective is
   waited for where it is issued (`_maybe_wrap_tensor` of `_functional_collectives.py` when tracing): nothing runs beside it, so
   that the first part too is read from what was gathered.
 

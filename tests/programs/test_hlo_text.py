@@ -323,6 +323,24 @@ ENTRY %main {{
     assert "stablehlo.negate" in hlo_text.to_stablehlo(text, where="m.hlo")
 
 
+def test_collectives_that_say_which_operand_they_show() -> None:
+    """As XLA's newer releases print an all-reduce of a pipeline's stage; jaxlib's own parser may not know it."""
+    text = """HloModule m, is_scheduled=true, num_partitions=2
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+ENTRY %main {
+  %x = f32[64]{0} parameter(0)
+  ROOT %r = f32[64]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add, output_to_operand_aliasing={{}: (0, {})}
+}
+"""
+    assert "stablehlo.all_reduce" in hlo_text.to_stablehlo(text, where="m.hlo")
+
+
 class TestErrors:
     def test_syntax_error_names_line_and_column(self) -> None:
         text = entry("ROOT %r = f32[8,16] addd(%x, %y)", result="f32[8,16]")

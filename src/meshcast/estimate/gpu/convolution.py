@@ -14,7 +14,7 @@ channels in and out run on a direct kernel, too.
 On CUDA cores (fp32 where tensor cores have no TF32) cuDNN's benchmark takes Winograd's algorithm for filters of 3 x 3, up to
 what all multiplications would take at the peak: estimates lie at or above the speed of light.
 
-Gradients of dilated layers are forward calls whose filter is an image. Their sum over K is not split, and goes in steps of as many
+Gradients of dilated layers are forward calls whose filter is an image. Their sum over K is not split, and goes in steps of equal
 bytes of each row, which are found anew for every step: `K * width / 4 * gathered cycles` beside the products. A step of CUTLASS's
 implicit GEMMs on tensor cores is 16 numbers of 4 bytes (`tf32_128x128_16x4`, as cuDNN's kernels in the profiles are called) or 32
 of 2 (`f16_128x128_32x4`), and takes as long.

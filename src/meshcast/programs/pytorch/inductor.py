@@ -6,7 +6,7 @@
   kernel comes to depend on itself (`torch/_inductor/scheduler.py`); sums down columns take a second kernel over their parts.
 - Products and convolutions stay cuBLAS's and cuDNN's, images channels last around the latter; optimizers run eagerly.
 - What the backward pass reads of the forward pass is kept, or computed again from what is kept where that is fewer bytes
-  (`torch/_functorch/partitioners.py`: a minimum cut; sums, random numbers and library calls are not repeated).
+  (`kept`).
 
 Free of torch.
 """
@@ -19,12 +19,12 @@ from functools import cached_property
 from meshcast.programs.pytorch.allocator import WORKSPACE, rounded, told, worst
 from meshcast.programs.pytorch.eager import eager_launches
 from meshcast.programs.pytorch.fusing import KernelGroup, fused
+from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.launched import Arithmetic, Launch
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
 from meshcast.programs.pytorch.recorded import Recording, View
 
 _READS = 4  # of a loop with several readers, more than which it gets memory of its own
-_CHAIN = 3  # large tensors that a result may be computed again from (`ban_recompute_long_fusible_chains`)
 _ALL_READS = 8  # of any loop
 ROWS_SHARE, COLUMNS_SHARE = 0.8, 0.75  # of the memory's rate, in Triton's sums
 SCATTERED_SHARE = 0.75  # of loops that read in another order than they write
@@ -41,33 +41,11 @@ class Compiled:
         self._recording = recording
         self._pieces = Pieces(recording).all
         self._returned = {view.storage for view in recording.returned}
-        self._kept: set[int] = set()  # pieces of the forward pass whose results it reads
+        self._kept = kept_results(self._pieces)
         self._known: dict[int, bool] = {}
         self._reads: dict[tuple[int, bool], list[tuple[LoopPiece | None, View]]] = {}
-        self._choose_kept()
         self._real = {piece.number for piece in self._pieces if self._is_real(piece)}
         self.groups = fused([piece for piece in self._pieces if piece.number in self._real], self.reads)
-
-    def _choose_kept(self) -> None:
-        """Which results of the forward pass are kept for the backward pass: those that must be, and the smaller of the rest."""
-        crossing = {
-            maker.number: maker
-            for piece in self._pieces
-            if piece.phase == "backward"
-            for maker, _ in piece.reads
-            if maker is not None and maker.phase == "forward"
-        }
-        self._kept = {number for number, piece in crossing.items() if not _repeatable(piece)}
-        for number, piece in sorted(crossing.items()):
-            if number in self._kept:
-                continue
-            sources = _sources(piece, self._kept)
-            needed = [maker for maker in sources if maker.number not in self._kept]
-            wide = [maker for maker in sources if 4 * maker.bytes > piece.bytes]
-            if sum(maker.bytes for maker in needed) < piece.bytes and len(wide) <= _CHAIN:
-                self._kept.update(maker.number for maker in needed)
-            else:
-                self._kept.add(number)
 
     def _is_real(self, piece: LoopPiece) -> bool:
         """Whether a piece's results have memory of their own."""
@@ -224,24 +202,6 @@ def _scattered(view: View) -> bool:
 
 def _repeatable(piece: LoopPiece) -> bool:
     return piece.kind == "loop" and not piece.fixed
-
-
-def _sources(piece: LoopPiece, kept: set[int]) -> list[LoopPiece]:
-    """The nearest results that a loop comes from and that are kept, or not repeated."""
-    found: dict[int, LoopPiece] = {}
-    seen: set[int] = set()
-    waiting = [piece]
-    while waiting:
-        each = waiting.pop()
-        for maker, _ in each.reads:
-            if maker is None or maker.number in seen:
-                continue
-            seen.add(maker.number)
-            if _repeatable(maker) and maker.number not in kept:
-                waiting.append(maker)
-            else:
-                found[maker.number] = maker
-    return list(found.values())
 
 
 def _compiled_call(launch: Launch) -> Launch:

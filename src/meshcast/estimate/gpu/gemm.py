@@ -119,7 +119,7 @@ def _elemental(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
 
 def is_tiny(shape: Gemm) -> bool:
     """Whether it is a batch of products that each fit a small tile, which XLA's own (Triton) kernels then take one by one."""
-    return shape.batch > 1 and max(shape.m, shape.n) <= TINY and shape.precision == "DEFAULT"
+    return shape.batch > 1 and shape.padded and max(shape.m, shape.n) <= TINY and shape.precision == "DEFAULT"
 
 
 def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:

@@ -24,6 +24,10 @@ EXAMPLES = {
     ),
     "show": ("meshcast show step.mlir", "meshcast show step.mlir --on h200 --kernels"),
     "trace": ("meshcast trace step.mlir --on h200 --format perfetto -o step.pftrace",),
+    "trace link": (
+        "meshcast trace link --host et.json --device kineto.json -o linked",
+        "meshcast trace link --host ets --device profiles -o linked --form json",
+    ),
     "collective": ("meshcast collective all_reduce --bytes 1GiB --on dgx-h100 --devices 64",),
     "systolic": ("meshcast systolic --rows 128 --cols 128 --dataflow ws --gemm 512,512,512",),
     "calibrate": ("meshcast calibrate --profile",),

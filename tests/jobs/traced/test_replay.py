@@ -272,3 +272,13 @@ def test_memory_that_does_not_fit_and_that_is_not_known(tmp_path: Path) -> None:
     unknown = predict(job(tmp_path, [[compute(1, 10)]]), on="v100-sxm2-32gb")
     assert unknown.to_json()["memory_bytes"]["peak"] is None
     assert "not known" in str(unknown)
+
+
+def test_a_gather_and_a_scatter_take_what_passes_the_port_of_their_root(tmp_path: Path) -> None:
+    """A gather of shards moves over the root's port what an all-gather moves over every port; a scatter the same way back."""
+    size = 1 << 20
+    taken = {
+        name: step_us(job(tmp_path, [[collective(1, 0, kind=kind, size=bytes)]] * 4))
+        for name, kind, bytes in (("all_gather", 2, size), ("gather", 3, size), ("scatter", 4, 4 * size))
+    }
+    assert taken["gather"] == taken["scatter"] == taken["all_gather"] > 0

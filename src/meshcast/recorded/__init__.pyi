@@ -1,0 +1,2 @@
+from meshcast.recorded.files import LinkedFiles as LinkedFiles
+from meshcast.recorded.files import link_traces as link_traces

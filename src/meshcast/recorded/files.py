@@ -117,6 +117,8 @@ def _write(job: LinkedJob, out: Path, form: str, sources: Sequence[Path]) -> Lin
         path = prefix.with_name(f"{NAME}.{SUMMARY}")
         staged.path(path).write_text(json.dumps(summary, indent=1) + "\n")
         files.append(path)
+        for old in (each for each in out.glob(f"{NAME}.*") if each not in files):
+            staged.without(old)  # of a job that was linked here before: ranks that this one does not have
     return LinkedFiles(files=tuple(files), summary=summary)
 
 

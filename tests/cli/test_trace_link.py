@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import Meshcast
 from tests.recorded.recordings import execution_trace, profile, write
+from tests.recorded.test_linking import linked
 
 
 def test_recordings_become_a_job_that_replays(meshcast: Meshcast, tmp_path: Path) -> None:
@@ -31,3 +32,12 @@ def test_bad_input_is_said_and_nothing_is_left(meshcast: Meshcast, tmp_path: Pat
     answer = meshcast("trace", "link", "--device", "kineto.json", "-o", "linked", "--form", "xml")
     assert (answer.code, "one of protobuf, json" in answer.err) == (2, True)
     assert not (tmp_path / "linked").exists()
+
+
+def test_where_the_time_of_a_job_goes(meshcast: Meshcast, tmp_path: Path) -> None:
+    linked(tmp_path)
+    answer = meshcast("show", "out/job", "--analysis", "--json")
+    assert answer.code == 0
+    assert answer.lines[0]["schema"] == "meshcast.trace-analysis/1"
+    assert "The critical path, over ranks" in meshcast("show", "out/job", "--analysis").out
+    assert meshcast("show", "llama3-tiny", "--analysis").code == 2

@@ -28,6 +28,10 @@ EXAMPLES = {
         "meshcast trace link --host et.json --device kineto.json -o linked",
         "meshcast trace link --host ets --device profiles -o linked --form json",
     ),
+    "generate": (
+        "meshcast generate --like llama3-70b --nodes 2000 --seed 7 -o out/like-llama",
+        "meshcast generate --suite suite --seed 7",
+    ),
     "collective": ("meshcast collective all_reduce --bytes 1GiB --on dgx-h100 --devices 64",),
     "systolic": ("meshcast systolic --rows 128 --cols 128 --dataflow ws --gemm 512,512,512",),
     "calibrate": ("meshcast calibrate --profile",),

@@ -21,6 +21,11 @@ from meshcast.evidence.comparison.reality.asking import compare_measured as comp
 from meshcast.evidence.comparison.reality.asking import refuse_strangers as refuse_strangers
 from meshcast.evidence.comparison.reality.tables import print_reality as print_reality
 from meshcast.evidence.comparison.tables import print_comparison as print_comparison
+from meshcast.evidence.profiler.classes import ATTENTION as ATTENTION
+from meshcast.evidence.profiler.classes import CONVOLUTION as CONVOLUTION
+from meshcast.evidence.profiler.classes import MATMUL as MATMUL
+from meshcast.evidence.profiler.classes import class_of_name as class_of_name
+from meshcast.evidence.rank_correlation import spearman as spearman
 from meshcast.evidence.validate.astra import AstraSetting as AstraSetting
 from meshcast.evidence.validate.astra import AstraSummary as AstraSummary
 from meshcast.evidence.validate.astra import print_astra as print_astra

@@ -204,10 +204,12 @@ class Reader:
 
     def finish(self) -> None:
         """Raises InputError for all problems and for keys that nobody asked for; the first one gives the place."""
-        known = {_dotted(key, indices=False) for key in self._asked}
+        around = {key[:depth] for key in self._asked for depth in range(1, len(key))}
+        strange = list(self._unknown(self._document.data, (), around))
+        known = {_dotted(key, indices=False) for key in self._asked} if strange else set()
         unknown = [
             (self._document.place(key), f"unknown key {_dotted(key)!r}, {nearest(_dotted(key, indices=False), known)}")
-            for key in self._unknown(self._document.data, ())
+            for key in strange
         ]
         # Unknown keys first: a misspelt key is also a missing one, and the spelling is the cause.
         problems = list(dict.fromkeys(unknown + self._problems))
@@ -216,14 +218,15 @@ class Reader:
         (where, message), *others = problems
         raise InputError(message + "".join(f"\n  also {place}: {text}" for place, text in others), where=where)
 
-    def _unknown(self, data: Any, prefix: Key) -> Iterator[Key]:
+    def _unknown(self, data: Any, prefix: Key, around: set[Key]) -> Iterator[Key]:
+        """Keys below a prefix that nobody asked for; `around` are the tables of those that somebody did."""
         items = data.items() if isinstance(data, dict) else enumerate(data)
         for part, value in items:
             key = (*prefix, part)
             if key in self._asked:
                 continue
-            if isinstance(value, dict | list) and any(asked[: len(key)] == key for asked in self._asked):
-                yield from self._unknown(value, key)
+            if isinstance(value, dict | list) and key in around:
+                yield from self._unknown(value, key, around)
             else:
                 yield key
 

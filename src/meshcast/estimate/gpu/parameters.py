@@ -84,6 +84,7 @@ class GpuParameters:
         "share left where a library runs rows as they are, and they are a multiple of 4 bytes", 0.29
     )
     unpadded_odd: float = _about("the same where rows are a multiple of 2 bytes only", 0.14)
+    unpadded_odd_output: float = _about("the same where those are the result's rows alone", 0.1)
     byte_direct: float = _about(
         "share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12
     )

@@ -5,8 +5,8 @@ hlo_memory_scheduler.cc). Its `ListScheduler` runs, of all that could run next, 
 less those of results. So chains that end in results (an optimizer's update, a branch of a network) run one after the other, and
 what only grows memory (a padded copy) waits until something needs it.
 
-What a step writes over is read by everybody else before; collectives keep their order, and a launch without results (a memset)
-stays before the launch that it is for.
+What a step writes over is read by everybody else before; loops and branches keep their order, and a launch without results (a
+memset) stays before the launch that it is for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ LESS = 0.98  # of the other order's bytes: the launch order is changed for no le
 
 
 def with_less_memory(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> list[Step]:
-    """The steps as they are or as listed; `held` values (arguments and outputs) take no memory of their own."""
+    """The steps as they are or as listed; `held` values (arguments and outputs) take no memory of their own.
+
+    Blocks with collectives are left alone: their order is planned for what hides them (`simulate.issue_order`).
+    """
+    if any(isinstance(step, Kernel) and step.collective is not None for step in steps):
+        return list(steps)
     kept = most_bytes(steps, tensors, held)
     if not kept:
         return list(steps)
@@ -72,8 +77,8 @@ class _List:
         self._own = {value for writes in self._writes for value in writes}
 
     def _keep_apart(self, before: list[set[int]]) -> None:
-        """What is written over is read first, and collectives come in their order."""
-        together = [at for at, unit in enumerate(self._units) if any(_is_collective(step) for step in unit)]
+        """What is written over is read first, and loops and branches come in their order."""
+        together = [at for at, unit in enumerate(self._units) if not all(isinstance(step, Kernel) for step in unit)]
         for one, other in pairwise(together):
             before[other].add(one)
         for at, unit in enumerate(self._units):
@@ -129,7 +134,3 @@ def _units(steps: Sequence[Step]) -> list[list[Step]]:
             units.append([step])
         open_unit = not step.writes
     return units
-
-
-def _is_collective(step: Step) -> bool:
-    return not isinstance(step, Kernel) or step.collective is not None

@@ -92,7 +92,7 @@ def test_a_released_model_infers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "swin", "efficientnet", "densenet", "mixtral"])
 def test_a_released_model_runs_on_pytorchs_own_kernels(name: str) -> None:
-    """Eager and compiled: not refused, not faster than the speed of light, not tens of times slower; compiled kernels are fewer."""
+    """Eager and compiled: not refused, not faster than light, not tens of times slower; compiled kernels are fewer."""
     case = built(name)
     options: dict[str, Any] = {"kwargs": {**case.inputs, **case.labels}, "train": True, "autocast": "bfloat16"}
     if not case.labels:

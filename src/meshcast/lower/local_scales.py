@@ -66,7 +66,8 @@ def _small(kernel: Kernel, tensors: Sequence[Tensor]) -> bool:
 
 def _only_scales(number: int, behind: Sequence[Step], tensors: Sequence[Tensor]) -> bool:
     """Whether what follows of a number are tensors of a byte a value or less, none of which is sent anywhere."""
-    scales, rounded = {number}, set()
+    scales: set[int] = {number}
+    rounded: set[int] = set()
     for step in behind:
         used = scales.intersection(step.reads)
         if not isinstance(step, Kernel):

@@ -16,6 +16,7 @@ from meshcast.tables.kernels import TableKernels as TableKernels
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters
 from meshcast.tables.placing import PlacedTable as PlacedTable
 from meshcast.tables.placing import ShardingProblem as ShardingProblem
+from meshcast.tables.plan_files import read_plan as read_plan
 from meshcast.tables.planner import FoundSharding as FoundSharding
 from meshcast.tables.planner import search as search
 from meshcast.tables.sharding import Sharding as Sharding

@@ -24,6 +24,14 @@ EXAMPLES = {
     ),
     "show": ("meshcast show step.mlir", "meshcast show step.mlir --on h200 --kernels"),
     "trace": ("meshcast trace step.mlir --on h200 --format perfetto -o step.pftrace",),
+    "trace link": (
+        "meshcast trace link --host et.json --device kineto.json -o linked",
+        "meshcast trace link --host ets --device profiles -o linked --form json",
+    ),
+    "generate": (
+        "meshcast generate --like llama3-70b --nodes 2000 --seed 7 -o out/like-llama",
+        "meshcast generate --suite suite --seed 7",
+    ),
     "collective": ("meshcast collective all_reduce --bytes 1GiB --on dgx-h100 --devices 64",),
     "tables": (
         "meshcast tables plan mlperf-dcnv2 --on dgx-h100 --devices 8 --batch 65536 --model dcnv2 --wire bf16",

@@ -12,7 +12,7 @@ import numpy as np
 from meshcast.base import InfeasibleError, UnsupportedError, UsageError, format_bytes
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.tables.dense import DensePart, dense_part
-from meshcast.tables.kernels import TableKernels
+from meshcast.tables.kernels import EmbeddingKernels
 from meshcast.tables.placing import PlacedTable, ShardingProblem
 from meshcast.tables.plan_files import read_plan
 from meshcast.tables.planner import NO_FIT, search
@@ -146,7 +146,7 @@ def plan_tables(question: TablesQuestion) -> TablesAnswer:
 
 def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[dict[str, Any]]:
     """What a batch does with every table, each alone on one device: one JSON object a table."""
-    kernels = TableKernels(device=_gpu(resolve(on)))
+    kernels = EmbeddingKernels(device=_gpu(resolve(on)))
     found = []
     for table in tables:
         work = LookUps(
@@ -172,7 +172,7 @@ def problem_of(question: TablesQuestion) -> ShardingProblem:
     ranks = _ranks(question, cluster)
     if question.wire not in WIRES:
         raise UsageError(f"no wire precision {question.wire!r}", where="--wire", fix="one of " + ", ".join(WIRES))
-    kernels = TableKernels(device=device)
+    kernels = EmbeddingKernels(device=device)
     dense = DensePart()
     if question.layers is not None:
         dense = dense_part(

@@ -164,7 +164,10 @@ def _known_flags(command: Command) -> set[str]:
     """The flags of the verb that a command begins with."""
     found = _verbs()
     known = {"--help", "--version"}
-    for word in command.text.split()[1:]:
+    words = command.text.split()[1:]
+    if " ".join(words[:2]) in getattr(found, "commands", ()):
+        words = [" ".join(words[:2]), *words[2:]]
+    for word in words:
         if not hasattr(found, "commands"):  # no group of verbs
             break
         assert word in found.commands, f"{command}: no such verb: {word}"

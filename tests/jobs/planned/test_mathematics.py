@@ -153,6 +153,7 @@ def test_fused_attention_is_causal() -> None:
     [
         (GPT[0], "cp=2", "flash"),
         (LLAMA[0], "cp=2", "flash-ring"),
+        (LLAMA[0], "cp=4", "flash-parts"),
         (GPT[0], "cp=2", "flash-all-gather"),
         (LLAMA[0], "cp=4,tp=2,sp=1", "flash"),
         (GPT[0], "cp=4,tp=2,sp=1", "flash-ring"),

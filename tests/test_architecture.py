@@ -74,6 +74,11 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "meshcast")
 
 
+@cache
+def _imports_of(path: Path) -> tuple[tuple[str, str], ...]:
+    return tuple(_imports(_tree(path)))
+
+
 def _at_once(tree: ast.Module) -> set[str]:
     """Packages of ours that a module imports as soon as it is imported itself."""
     found = (node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)))
@@ -91,7 +96,7 @@ def test_packages_know_those_before_them_and_meet_at_their_doors(path: Path) -> 
     behind = LEADS_TO.get(path.relative_to(PACKAGE).as_posix(), "").split()
     tree = _tree(path)
     assert not _at_once(tree) & set(behind), "the next stages are imported where they are asked for"
-    for module, name in _imports(tree):
+    for module, name in _imports_of(path):
         _, *parts = [*module.split("."), *([name] if module == "meshcast" else [])]
         package = parts[0]
         if package == own:
@@ -115,7 +120,7 @@ def test_no_package_may_import_what_it_never_does() -> None:
     used: dict[str, set[str]] = {package: set() for package in MAY_IMPORT}
     for path in FILES:
         own = path.relative_to(PACKAGE).parts[0]
-        for module, name in _imports(_tree(path)):
+        for module, name in _imports_of(path):
             used[own].add(module.split(".")[1] if "." in module else name)
     assert {package: set(others.split()) - used[package] for package, others in MAY_IMPORT.items()} == {
         package: set() for package in MAY_IMPORT

@@ -140,7 +140,8 @@ def test_a_worker_that_dies_takes_nothing_along(page: TestClient) -> None:
     before = child._process
     os.kill(before.pid, signal.SIGKILL)
     before.wait()
-    found = answered(page, "POST", "/api/predict", json={**TINY, "plan": "dp=2"})
+    asked = {**TINY, "plan": "dp=2", "settings": {"batch": "8", "mode": "forward"}}
+    found = answered(page, "POST", "/api/predict", json=asked)
     assert found.status_code == 200
     assert child._process.pid != before.pid
 

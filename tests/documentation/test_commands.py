@@ -27,7 +27,7 @@ BOUNDS = {
     r"calibrate --profile": "--limit 2 --minutes 0.2",
     r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
     r"report (?!designs)(?!.*--levers)": "--levers none",
-    r"compare out/llama": "--fidelity roofline,auto",
+    r"compare out/llama": "--fidelity roofline",
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-(zoo|corpus-steps)": "--limit 1",
 }

@@ -1,4 +1,6 @@
 from meshcast.evidence.calibrate.device_file import write_device_file as write_device_file
+from meshcast.evidence.calibrate.op_table import TableKernels as TableKernels
+from meshcast.evidence.calibrate.op_table import kernels_of_table as kernels_of_table
 from meshcast.evidence.calibrate.relower import Relowered as Relowered
 from meshcast.evidence.calibrate.relower import relower_file as relower_file
 from meshcast.evidence.calibrate.request import CalibrationOutcome as CalibrationOutcome
@@ -45,6 +47,7 @@ from meshcast.evidence.validate.markdown import accuracy_page as accuracy_page
 from meshcast.evidence.validate.markdown import rows_command as rows_command
 from meshcast.evidence.validate.ops.comparison import validate_ops as validate_ops
 from meshcast.evidence.validate.ops.comparison import write_programs as write_programs
+from meshcast.evidence.validate.ops.left_out import validate_left_out as validate_left_out
 from meshcast.evidence.validate.ops.page import OpsSummary as OpsSummary
 from meshcast.evidence.validate.ops.page import ops_page as ops_page
 from meshcast.evidence.validate.ops.page import print_ops as print_ops

@@ -22,6 +22,7 @@ from meshcast.base.errors import BugError as BugError
 from meshcast.base.errors import InfeasibleError as InfeasibleError
 from meshcast.base.errors import InputError as InputError
 from meshcast.base.errors import MeshcastError as MeshcastError
+from meshcast.base.errors import OutputError as OutputError
 from meshcast.base.errors import UndividedError as UndividedError
 from meshcast.base.errors import UnsupportedError as UnsupportedError
 from meshcast.base.errors import UsageError as UsageError

@@ -33,11 +33,13 @@ def compare_command(
         typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
     ],
     on: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
-            "--on", help="Devices or clusters of the catalogue, or TOML files, with commas between them or one by one."
+            "--on",
+            help="Devices or clusters of the catalogue, or TOML files, with commas between them or one by one; of a job's"
+            " file its own cluster by default.",
         ),
-    ],
+    ] = None,
     fidelity: Annotated[
         str | None,
         typer.Option(
@@ -92,6 +94,7 @@ def compare_command(
     if no_folder and out is not None:
         raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
     options = asked.options()
+    names = split_names(",".join(on or ()))
     fidelity = fidelity or ("auto" if tried else ALL_FIDELITIES)
     if measured:
         for flag, value in (("--try", tried), ("--price", price)):
@@ -99,9 +102,7 @@ def compare_command(
                 raise UsageError("a trace is compared with one prediction", where=flag, fix=f"leave {flag} out")
         if out is not None:
             raise UsageError("a comparison with a trace keeps no folder", where="--out", fix="use --json > FILE")
-        ask = Ask(
-            target=_only(targets, "TARGET"), on=_only(split_names(",".join(on)), "--on"), fidelity=_fidelity(fidelity)
-        )
+        ask = Ask(target=_only(targets, "TARGET"), on=_only(names, "--on"), fidelity=_fidelity(fidelity))
         return show_measured(ask, measured, options, steps=steps, module=module, json=json)
     for flag, given in (("--steps", steps), ("--module", module)):
         if given is not None:
@@ -110,7 +111,7 @@ def compare_command(
             )
     grid = asked_grid(
         targets,
-        on=split_names(",".join(on)),
+        on=names,
         fidelities=split_names(fidelity),
         options=options,
         tried=tried or (),
@@ -134,6 +135,7 @@ def compare_command(
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if comparison.exit_code:
+        _say_why(comparison)
         raise typer.Exit(comparison.exit_code)
 
 
@@ -165,6 +167,18 @@ def _show(comparison: Comparison, *, json: bool) -> None:
     for cell in comparison.cells:
         emit_json(comparison.cell_json(cell))
     emit_json(comparison.to_json())
+
+
+def _say_why(comparison: Comparison) -> None:
+    """Errors of cells that nobody answered, each once, as every other verb tells them; the table has them in short."""
+    said = {}
+    for cell in comparison.cells:
+        if cell.error is not None and cell.exit_code == comparison.exit_code:
+            where, fix = cell.error.get("where"), cell.error.get("fix")
+            text = f"{cell.error['code']}: {f'{where}: ' if where else ''}{cell.error['message']}"
+            said[text] = text + (f"\n  fix: {fix}" if fix else "")
+    for text in said.values():
+        print(f"meshcast: {text}", file=sys.stderr)
 
 
 def _closing(comparison: Comparison, path: Path, *, interrupted: bool) -> str:

@@ -11,12 +11,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from meshcast.base import VERSION, MeshcastError
 from meshcast.serve.guard import LOOPBACK, REPORT_POLICY, UPLOADS, Guard
@@ -26,7 +28,8 @@ from meshcast.serve.pool import BusyError, PageAnswer, QuestionJob, WorkerPool, 
 from meshcast.serve.searches import SearchDesk
 
 STATIC = Path(__file__).parent / "static"
-HTML = "text/html"
+HTML, JSON = "text/html", "application/json"
+AS_BYTES = "send the file's bytes alone: curl --data-binary @step.mlir"
 QUICK_S = 0.9  # a request waits so long for its answer before it is told how to ask after it
 Wait = Annotated[
     float, Query(ge=0.0, le=60.0, description="Seconds to wait for the answer before it is told to ask again.")
@@ -107,6 +110,16 @@ def create_app(
 
 
 def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(HTTPException)
+    async def of_http(request: Request, error: HTTPException) -> Response:
+        body = _http_problem(error.status_code, request, dict(error.headers or {}))
+        return Response(body, status_code=error.status_code, media_type=JSON, headers=error.headers)
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> Response:
+        said = "a mistake of the server's, which its log has whole"
+        return _sent(PageAnswer(status=500, body=error_body("bug", said, where=request.url.path)))
+
     @app.exception_handler(RequestValidationError)
     async def refused(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
@@ -122,6 +135,18 @@ def _add_errors(app: FastAPI) -> None:
         return _sent(
             PageAnswer(status=429, body=error_body("busy", "too much is being worked on", fix="try again soon"))
         )
+
+
+def _http_problem(status: int, request: Request, headers: dict[str, str]) -> bytes:
+    """What HTTP itself refuses, told as everything else is."""
+    where = f"{request.method[:20]} {request.url.path[:200]}"
+    if status == 404:
+        return error_body("unknown", "nothing is there", where=where, fix="/api/openapi.json names every route")
+    if status == 405:
+        return error_body("usage", "this is not asked so", where=where, fix=f"use {headers.get('Allow', 'GET')}")
+    return error_body(
+        "usage", HTTPStatus(status).phrase.lower(), where=where, fix="/api/openapi.json says what is taken"
+    )
 
 
 def _add_questions(app: FastAPI) -> None:
@@ -145,6 +170,11 @@ def _add_questions(app: FastAPI) -> None:
         responses=PROBLEMS,
     )
     async def programs(request: Request, name: Annotated[str, Query(max_length=200)] = "program.mlir") -> Response:
+        if request.headers.get("content-type", "").startswith("multipart/"):
+            said = error_body(
+                "usage", "a form is no program: its file is wrapped in others' lines", where="body", fix=AS_BYTES
+            )
+            return _sent(PageAnswer(status=415, body=said))
         data = await request.body()
         told = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.mlir|\.mlirbc)$", "", name)).strip("-.") or "program"
         digest = hashlib.sha256(data).hexdigest()

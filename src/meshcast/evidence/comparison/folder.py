@@ -40,7 +40,7 @@ class RunFolder:
 
         Raises:
             UsageError: It holds something else, or cannot be made.
-            InfeasibleError: The disk is full.
+            OutputError: The disk is full.
         """
         try:
             if path.is_dir() and not (path / CELLS).is_dir() and any(path.iterdir()):
@@ -67,7 +67,7 @@ class RunFolder:
 
         Raises:
             UsageError: They cannot be written.
-            InfeasibleError: The disk is full; those of an earlier run stay.
+            OutputError: The disk is full; those of an earlier run stay.
         """
         cells = [comparison.cell_json(cell) for cell in comparison.cells]
         table = {**comparison.to_json(), "table": cells}

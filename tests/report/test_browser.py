@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from meshcast.report import ReportData, Subject, prediction_data, shown
 from meshcast.report.contents import folder_data
+from tests.accessibility import barriers
 from tests.report.conftest import HOSTILE, Open
 
 VALUES = {
@@ -149,14 +148,6 @@ def test_a_search_is_filtered(open_report: Open, explored: Path) -> None:
     assert opened.wrong == []
 
 
-def test_nothing_stands_in_the_way_of_readers(open_report: Open, single_data: ReportData) -> None:
-    """axe-core, where `MESHCAST_AXE` names its file (npm pack axe-core): no serious violation."""
-    axe = os.environ.get("MESHCAST_AXE")
-    if not axe:
-        pytest.skip("MESHCAST_AXE names no axe.min.js: accessibility is not checked")
-    page: Any = open_report(single_data).page
-    # By the debugger: the page's own policy would not let it run.
-    session = page.context.new_cdp_session(page)
-    session.send("Runtime.evaluate", {"expression": Path(axe).read_text(encoding="utf-8")})
-    found = page.evaluate("axe.run()")["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")] == []
+def test_nothing_stands_in_the_way_of_readers(open_report: Open, staged: Subject, explored: Path) -> None:
+    for data, scheme in ((prediction_data(staged), "light"), (folder_data(explored, "exploration"), "dark")):
+        assert barriers(open_report(data, scheme=scheme).page) == [], scheme

@@ -12,6 +12,7 @@ import pytest
 from meshcast.hardware import Conditions
 from meshcast.jobs import ProgramJob
 from meshcast.report import Subject, prediction_data
+from meshcast.report.assets import HERE
 from meshcast.report.breakdown import breakdown
 from meshcast.report.choosing import evenly
 from meshcast.report.communication import communication_section
@@ -20,7 +21,6 @@ from meshcast.report.critical import critical_stretches
 from meshcast.report.glossary import GLOSSARY
 from meshcast.report.levels import coarse
 from meshcast.report.memory import memory_section
-from meshcast.report.page import HERE
 from meshcast.report.pipeline import pipeline_section
 from meshcast.report.power import power_section
 from meshcast.report.provenance import provenance_section

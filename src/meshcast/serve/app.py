@@ -19,12 +19,14 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
 
 from meshcast.base import VERSION, MeshcastError
+from meshcast.report import VENDORED
 from meshcast.serve.guard import LOOPBACK, REPORT_POLICY, UPLOADS, Guard
 from meshcast.serve.limits import ServeLimits
 from meshcast.serve.messages import Configuration, ErrorAnswer, Made, Pending, SearchRequest, SearchState, Uploaded
-from meshcast.serve.pool import BusyError, PageAnswer, QuestionJob, WorkerPool, error_body
+from meshcast.serve.pool import WORKER, BusyError, PageAnswer, QuestionJob, WorkerPool, error_body
 from meshcast.serve.searches import SearchDesk
 
 STATIC = Path(__file__).parent / "static"
@@ -71,8 +73,9 @@ class ProgramShelf:
 
 
 def create_app(
-    *, runs: Path = Path(), workers: int = 2, hosts: tuple[str, ...] = LOOPBACK, limits: ServeLimits | None = None
-) -> FastAPI:
+    *, runs: Path = Path(), workers: int = 2, hosts: tuple[str, ...] = LOOPBACK, limits: ServeLimits | None = None,
+    worker: str = WORKER, warm: bool = True,
+) -> FastAPI:  # fmt: skip
     """The application: for a server, or for tests.
 
     Args:
@@ -80,15 +83,18 @@ def create_app(
         workers: Processes that predict.
         hosts: Names that it may be called by.
         limits: How much it takes.
+        worker: The module that they run.
+        warm: Whether they load what answers need ahead of the first question.
     """
     limit = limits or ServeLimits()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with tempfile.TemporaryDirectory(prefix="meshcast-serve-") as scratch:
-            app.state.pool = pool = WorkerPool(Path(scratch), workers=workers, limits=limit)
+            app.state.pool = pool = WorkerPool(Path(scratch), workers=workers, limits=limit, module=worker)
             app.state.desk = desk = SearchDesk(runs, Path(scratch), limit, workers=workers)
-            pool.start()
+            if warm:
+                pool.start()
             try:
                 yield
             finally:
@@ -105,6 +111,9 @@ def create_app(
     _add_errors(app)
     _add_questions(app)
     _add_searches(app)
+    app.mount(
+        "/vendor", StaticFiles(directory=VENDORED), name="vendored"
+    )  # the plots' library, which reports have inside
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     return app
 
@@ -112,8 +121,11 @@ def create_app(
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:
-        body = _http_problem(error.status_code, request, dict(error.headers or {}))
-        return Response(body, status_code=error.status_code, media_type=JSON, headers=error.headers)
+        # Files lie behind everything, and know nothing of routes that take other methods.
+        others = {each for route in app.routes for each in _other_methods(route, request)}
+        status, headers = (405, {"allow": ", ".join(sorted(others))}) if others else (error.status_code, error.headers)
+        body = _http_problem(status, request, (headers or {}).get("allow", "GET"))
+        return Response(body, status_code=status, media_type=JSON, headers=headers)
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> Response:
@@ -137,16 +149,22 @@ def _add_errors(app: FastAPI) -> None:
         )
 
 
-def _http_problem(status: int, request: Request, headers: dict[str, str]) -> bytes:
+def _other_methods(route: BaseRoute, request: Request) -> set[str]:
+    """The methods that a route takes for a request's path, where the request's is none of them."""
+    if not isinstance(route, Route) or route.matches(request.scope)[0] is not Match.PARTIAL:
+        return set()
+    return set(route.methods or ()) - {"HEAD"}
+
+
+def _http_problem(status: int, request: Request, allowed: str) -> bytes:
     """What HTTP itself refuses, told as everything else is."""
     where = f"{request.method[:20]} {request.url.path[:200]}"
     if status == 404:
         return error_body("unknown", "nothing is there", where=where, fix="/api/openapi.json names every route")
     if status == 405:
-        return error_body("usage", "this is not asked so", where=where, fix=f"use {headers.get('Allow', 'GET')}")
-    return error_body(
-        "usage", HTTPStatus(status).phrase.lower(), where=where, fix="/api/openapi.json says what is taken"
-    )
+        return error_body("usage", "this is not asked so", where=where, fix=f"use {allowed}")
+    said = HTTPStatus(status).phrase.lower()
+    return error_body("usage", said, where=where, fix="/api/openapi.json says what is taken")
 
 
 def _add_questions(app: FastAPI) -> None:

@@ -148,6 +148,19 @@ def test_a_search_is_filtered(open_report: Open, explored: Path) -> None:
     assert opened.wrong == []
 
 
+def test_paper_is_light_whatever_the_screen_is(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data, scheme="dark")
+    page = opened.page
+    ground = "getComputedStyle(document.querySelector('.card')).backgroundColor"
+    dark = page.evaluate(ground)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)" != dark
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.evaluate(ground) == dark
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert opened.wrong == []
+
+
 def test_nothing_stands_in_the_way_of_readers(open_report: Open, staged: Subject, explored: Path) -> None:
     for data, scheme in ((prediction_data(staged), "light"), (folder_data(explored, "exploration"), "dark")):
         assert barriers(open_report(data, scheme=scheme).page) == [], scheme

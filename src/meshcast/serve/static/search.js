@@ -10,9 +10,9 @@ import { remember, state } from "./state.js";
 
 const MEASURES = {
   time: { name: "step time", of: (p) => p.step_time_s, tell: format.time, sign: 1 },
-  throughput: { name: "throughput, units/s", of: (p) => p.units_per_s, tell: format.rate, sign: -1 },
+  throughput: { name: "units a second", of: (p) => p.units_per_s, tell: format.rate, sign: -1 },
   energy: { name: "energy a unit", of: (p) => p.energy_j / (p.units_per_s * p.step_time_s), tell: format.energy, sign: 1 },
-  memory: { name: "memory, share of capacity", of: (p) => p.memory_share, tell: format.percent, sign: 1 },
+  memory: { name: "share of memory", of: (p) => p.memory_share, tell: format.percent, sign: 1 },
   devices: { name: "devices", of: (p) => p.devices, tell: format.count, sign: 1 },
 };
 const SECOND = { time: "memory", throughput: "memory", energy: "time", memory: "time", devices: "time" };

@@ -10,6 +10,7 @@ import pytest
 from meshcast.report import ReportData, Subject, prediction_data, shown
 from meshcast.report.contents import folder_data
 from tests.accessibility import barriers
+from tests.perfetto_page import PERFETTO
 from tests.report.conftest import HOSTILE, Open
 
 VALUES = {
@@ -113,13 +114,6 @@ def test_the_timeline_is_zoomed_and_the_trace_is_had_without_a_network(
         page.locator("[data-download]").click()
     assert Path(taken.value.path()).read_bytes()[:2] == b"\x1f\x8b"
     assert opened.wrong == []
-
-
-# What ui.perfetto.dev does with messages, as its documentation describes it.
-PERFETTO = """<script>addEventListener("message", (event) => {
-  if (event.data === "PING") event.source.postMessage("PONG", "*");
-  else document.title = event.data.perfetto.fileName + " " + event.data.perfetto.buffer.byteLength;
-})</script>"""
 
 
 def test_the_trace_is_handed_to_perfetto(open_report: Open, single_data: ReportData) -> None:

@@ -61,6 +61,7 @@ def compare_command(
             "--price", metavar="USD|list", help="Dollars of a device and hour; by default the catalogue's, dated."
         ),
     ] = None,
+    plot: flags.PlotFlag = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Run folder; by default compare-TARGET in this folder."),
@@ -93,6 +94,14 @@ def compare_command(
 
     if no_folder and out is not None:
         raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
+    if plot is not None:
+        from meshcast.plots import check_plot
+
+        if measured:
+            raise UsageError(
+                "--plot draws answers side by side, and a trace is no answer", where="--plot", fix="leave it out"
+            )
+        check_plot(plot)
     options = asked.options()
     names = split_names(",".join(on or ()))
     fidelity = fidelity or ("auto" if tried else ALL_FIDELITIES)
@@ -121,13 +130,18 @@ def compare_command(
     cells: list[Cell] = []
     interrupted = False
     try:
-        for cell in comparison_answers(grid, folder, patience):
-            cells.append(cell)
+        with patience("comparing"):
+            for cell in comparison_answers(grid, folder):
+                cells.append(cell)
     except KeyboardInterrupt:
         interrupted = True
     comparison = grid.comparison(cells)
     if folder is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
         folder.write(comparison)
+    if plot is not None and any(cell.step_time_s for cell in comparison.cells):
+        from meshcast.plots import comparison_figure, save_figure
+
+        save_figure(comparison_figure([comparison.cell_json(cell) for cell in comparison.cells]), plot)
     _show(comparison, json=json)
     sys.stdout.flush()
     if folder is not None:

@@ -213,7 +213,11 @@ def _add_questions(app: FastAPI) -> None:
         found: PageAnswer | None = app.state.pool.kept(key)
         if found is None or found.media_type != HTML:
             return _sent(PageAnswer(status=404, body=error_body("gone", "no such report, or it has been let go")))
-        headers = {"content-security-policy": REPORT_POLICY, "cache-control": "no-store"}
+        headers = {
+            "content-security-policy": REPORT_POLICY,
+            "cross-origin-opener-policy": "same-origin-allow-popups",  # of Perfetto's window, which the trace is handed to
+            "cache-control": "no-store",
+        }
         return Response(found.body, media_type=HTML, headers=headers)
 
     @app.get("/api/jobs/{number}", summary="An answer that was not there at once", responses=PROBLEMS)

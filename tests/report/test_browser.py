@@ -142,6 +142,32 @@ def test_a_search_is_filtered(open_report: Open, explored: Path) -> None:
     assert opened.wrong == []
 
 
+def test_points_of_the_roofline_are_told_and_zoomed_to(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data)
+    page, plot = opened.page, opened.page.locator('[data-plot="roofline"]')
+    plot.scroll_into_view_if_needed()
+    places = """host => {
+        const chart = echarts.getInstanceByDom(host), at = chart.getOption().series.findIndex(each => each.type === "scatter");
+        const drawn = chart.getOption().series[at].data;
+        return drawn.map(({ value, point }) => [point.name, ...chart.convertToPixel({ seriesIndex: at }, value)]);
+    }"""
+    name, across, down = plot.evaluate(places)[0]
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + across, box["y"] + down)
+    told = plot.locator("div", has_text="of its roof").last
+    told.wait_for(state="visible")
+    assert name in plot.inner_text()
+    assert "model.py:40" in plot.inner_text() or ".py:12" in plot.inner_text(), "the line of the user's program"
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -400)
+    page.keyboard.up("Control")
+    zoom = (
+        "host => { const { start, end } = echarts.getInstanceByDom(host).getOption().dataZoom[0]; return end - start }"
+    )
+    assert plot.evaluate(zoom) < 100
+    assert opened.wrong == []
+
+
 def test_paper_is_light_whatever_the_screen_is(open_report: Open, single_data: ReportData) -> None:
     opened = open_report(single_data, scheme="dark")
     page = opened.page

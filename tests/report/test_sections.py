@@ -182,6 +182,22 @@ def test_levels_keep_their_peaks() -> None:
     assert max(value for _, value in found) == 7.0
 
 
+def test_buffers_of_the_fullest_stage_add_up(staged: Subject) -> None:
+    """What stays and what is in flight is the stage's own figure; what its pass works with comes on top."""
+    section = memory_section(staged)
+    assert section["buffers"] is not None
+    assert staged.prediction.pipeline is not None
+    fullest = max(staged.prediction.pipeline.stages, key=lambda each: each.memory_bytes["peak"])
+    held: dict[str, float] = {}
+    for row in rows(section["buffers"]):
+        held[row["role"]] = held.get(row["role"], 0) + row["bytes"]
+    for role, part in (("parameter", "parameters"), ("gradient", "gradients"), ("optimizer state", "optimizer_state")):
+        assert held[role] == fullest.memory_bytes[part]
+    assert held["activation"] == fullest.memory_bytes["activations"]
+    assert held["temporary"] > 0
+    assert f"stage {fullest.stage}" in section["buffers"]["note"]
+
+
 def test_buffers_at_the_peak_add_up(single: Subject) -> None:
     assert isinstance(single.job, ProgramJob)
     run = single.job.run

@@ -137,7 +137,7 @@ def compare_command(
         interrupted = True
     comparison = grid.comparison(cells)
     if folder is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
-        folder.write(comparison)
+        folder.write(comparison, command=["meshcast", *sys.argv[1:]])
     if plot is not None and any(cell.step_time_s for cell in comparison.cells):
         from meshcast.plots import comparison_figure, save_figure
 

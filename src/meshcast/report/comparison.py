@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -41,6 +42,7 @@ class ComparisonSection(TypedDict):
     answers: list[Answer]
     cells: Table
     agreements: Table | None
+    command: str
 
 
 def is_comparison(path: Path) -> bool:
@@ -88,6 +90,7 @@ def _section(data: Mapping[str, Any]) -> ComparisonSection:
         ],
         "cells": _cells(cells),
         "agreements": _agreements(data.get("agreements", [])),
+        "command": shlex.join(map(str, data.get("command", []))),
     }  # fmt: skip
 
 

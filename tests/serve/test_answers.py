@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -131,18 +129,6 @@ def test_damaged_modules_are_errors_of_the_tool_and_nothing_else(page: TestClien
         assert found.status_code == 200 or set(found.json()["error"]) == {"code", "message", "where", "fix"}
     assert seen[422] > 10
     assert page.get("/api/catalogue").status_code == 200
-
-
-def test_a_worker_that_dies_takes_nothing_along(page: TestClient) -> None:
-    pool = page.app.state.pool  # type: ignore[attr-defined]
-    (child,) = pool._all
-    answered(page, "GET", "/api/catalogue")
-    before = child._process
-    os.kill(before.pid, signal.SIGKILL)
-    before.wait()
-    found = answered(page, "POST", "/api/predict", json={**TINY, "plan": "dp=2"})
-    assert found.status_code == 200
-    assert child._process.pid != before.pid
 
 
 def test_the_description_names_every_route(page: TestClient) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -69,6 +71,15 @@ def test_workers_that_die_sleep_or_eat_are_told_and_replaced(served: Served) -> 
     assert _alive(page, "d") not in (first, second)
     again = page.post("/api/programs?name=dies.mlir", content=b"x")
     assert _error(again) == (422, "worker-died"), "it is asked again: dying is no answer that lasts"
+
+
+def test_a_worker_that_somebody_ends_is_replaced_with_the_next_question(served: Served) -> None:
+    page = served()
+    (child,) = page.app.state.pool._all  # type: ignore[attr-defined]
+    before = _alive(page, "a")
+    os.kill(before, signal.SIGKILL)
+    child._process.wait()
+    assert _ask(page, "b").json()["process"] != before
 
 
 def test_a_line_of_questions_has_an_end(served: Served) -> None:

@@ -7,30 +7,26 @@ import hashlib
 import json
 import re
 import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
-from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Match, Route
 
-from meshcast.base import VERSION, MeshcastError
+from meshcast.base import VERSION
 from meshcast.report import VENDORED
 from meshcast.serve.guard import LOOPBACK, REPORT_POLICY, UPLOADS, Guard
 from meshcast.serve.limits import ServeLimits
 from meshcast.serve.messages import Configuration, ErrorAnswer, Made, Pending, SearchRequest, SearchState, Uploaded
-from meshcast.serve.pool import WORKER, BusyError, PageAnswer, QuestionJob, WorkerPool, error_body
+from meshcast.serve.pool import WORKER, PageAnswer, QuestionJob, WorkerPool, error_body
+from meshcast.serve.problems import add_errors, sent
 from meshcast.serve.searches import SearchDesk
+from meshcast.serve.shelf import ProgramShelf
 
 STATIC = Path(__file__).parent / "static"
-HTML, JSON = "text/html", "application/json"
+HTML = "text/html"
 AS_BYTES = "send the file's bytes alone: curl --data-binary @step.mlir"
 QUICK_S = 0.9  # a request waits so long for its answer before it is told how to ask after it
 Wait = Annotated[
@@ -41,35 +37,6 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     422: {"model": ErrorAnswer, "description": "What is asked cannot be answered, and why."},
     429: {"model": ErrorAnswer, "description": "Too many questions wait."},
 }
-
-
-class ProgramShelf:
-    """Programs that were dropped on the page, up to so many bytes; the one used least recently goes first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def put(self, name: str, data: bytes) -> str:
-        """Keeps a program; the digest that it is found by."""
-        digest = hashlib.sha256(data).hexdigest()
-        with self._lock:
-            if digest not in self._held:
-                self._bytes += len(data)
-            self._held[digest] = (name, data)
-            while self._bytes > self._limit and len(self._held) > 1:
-                _, (_, gone) = self._held.popitem(last=False)
-                self._bytes -= len(gone)
-        return digest
-
-    def get(self, digest: str) -> tuple[str, bytes] | None:
-        """Name and bytes of a program, while it is held."""
-        with self._lock:
-            if digest in self._held:
-                self._held.move_to_end(digest)
-            return self._held.get(digest)
 
 
 def create_app(
@@ -108,7 +75,7 @@ def create_app(
     app.state.shelf = ProgramShelf(limit.programs_bytes)
     app.state.limits = limit
     app.add_middleware(Guard, hosts=tuple(name.lower() for name in hosts), limits=limit)
-    _add_errors(app)
+    add_errors(app)
     _add_questions(app)
     _add_searches(app)
     app.mount(
@@ -116,55 +83,6 @@ def create_app(
     )  # the plots' library, which reports have inside
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     return app
-
-
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(HTTPException)
-    async def of_http(request: Request, error: HTTPException) -> Response:
-        # Files lie behind everything, and know nothing of routes that take other methods.
-        others = {each for route in app.routes for each in _other_methods(route, request)}
-        status, headers = (405, {"allow": ", ".join(sorted(others))}) if others else (error.status_code, error.headers)
-        body = _http_problem(status, request, (headers or {}).get("allow", "GET"))
-        return Response(body, status_code=status, media_type=JSON, headers=headers)
-
-    @app.exception_handler(Exception)
-    async def bug(request: Request, error: Exception) -> Response:
-        said = "a mistake of the server's, which its log has whole"
-        return _sent(PageAnswer(status=500, body=error_body("bug", said, where=request.url.path)))
-
-    @app.exception_handler(RequestValidationError)
-    async def refused(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _sent(PageAnswer(status=422, body=error_body("usage", str(first["msg"]), where=where or None)))
-
-    @app.exception_handler(MeshcastError)
-    async def told(request: Request, error: MeshcastError) -> Response:
-        return _sent(PageAnswer(status=422, body=json.dumps(error.to_json()).encode()))
-
-    @app.exception_handler(BusyError)
-    async def busy(request: Request, error: BusyError) -> Response:
-        return _sent(
-            PageAnswer(status=429, body=error_body("busy", "too much is being worked on", fix="try again soon"))
-        )
-
-
-def _other_methods(route: BaseRoute, request: Request) -> set[str]:
-    """The methods that a route takes for a request's path, where the request's is none of them."""
-    if not isinstance(route, Route) or route.matches(request.scope)[0] is not Match.PARTIAL:
-        return set()
-    return set(route.methods or ()) - {"HEAD"}
-
-
-def _http_problem(status: int, request: Request, allowed: str) -> bytes:
-    """What HTTP itself refuses, told as everything else is."""
-    where = f"{request.method[:20]} {request.url.path[:200]}"
-    if status == 404:
-        return error_body("unknown", "nothing is there", where=where, fix="/api/openapi.json names every route")
-    if status == 405:
-        return error_body("usage", "this is not asked so", where=where, fix=f"use {allowed}")
-    said = HTTPStatus(status).phrase.lower()
-    return error_body("usage", said, where=where, fix="/api/openapi.json says what is taken")
 
 
 def _add_questions(app: FastAPI) -> None:
@@ -192,7 +110,7 @@ def _add_questions(app: FastAPI) -> None:
             said = error_body(
                 "usage", "a form is no program: its file is wrapped in others' lines", where="body", fix=AS_BYTES
             )
-            return _sent(PageAnswer(status=415, body=said))
+            return sent(PageAnswer(status=415, body=said))
         data = await request.body()
         told = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.mlir|\.mlirbc)$", "", name)).strip("-.") or "program"
         digest = hashlib.sha256(data).hexdigest()
@@ -202,7 +120,7 @@ def _add_questions(app: FastAPI) -> None:
             app.state.shelf.put(told[:80], data)
             body = json.dumps({"program": digest, **json.loads(answer.body)}).encode()
             answer = PageAnswer(status=200, body=body)
-        return _sent(answer)
+        return sent(answer)
 
     @app.post("/api/reports", summary="Makes a report of a configuration", response_model=Made, responses=PROBLEMS)
     async def reports(asked: Configuration, wait: Wait = QUICK_S) -> Response:
@@ -212,7 +130,7 @@ def _add_questions(app: FastAPI) -> None:
     async def report(key: str) -> Response:
         found: PageAnswer | None = app.state.pool.kept(key)
         if found is None or found.media_type != HTML:
-            return _sent(PageAnswer(status=404, body=error_body("gone", "no such report, or it has been let go")))
+            return sent(PageAnswer(status=404, body=error_body("gone", "no such report, or it has been let go")))
         headers = {
             "content-security-policy": REPORT_POLICY,
             "cross-origin-opener-policy": "same-origin-allow-popups",  # of Perfetto's window, which the trace is handed to
@@ -224,10 +142,10 @@ def _add_questions(app: FastAPI) -> None:
     async def job(number: str, wait: Wait = QUICK_S) -> Response:
         found = app.state.pool.job(number)
         if found is None:
-            return _sent(
+            return sent(
                 PageAnswer(status=404, body=error_body("unknown", "no such job, or its answer has been let go"))
             )
-        return _sent(_told(found.key, await _awaited(app, found, wait)))
+        return sent(_told(found.key, await _awaited(app, found, wait)))
 
     @app.delete("/api/jobs/{number}", summary="Lets go of a question that waits", status_code=204)
     async def let_go(number: str) -> Response:
@@ -248,7 +166,7 @@ def _add_searches(app: FastAPI) -> None:
             question = {"kind": "choices", "asked": {**_plain(checked), "devices": 1}}
             answer = await _answer(app, question, b"", wait=app.state.limits.answer_s)
             if answer.status != 200:
-                return _sent(answer)
+                return sent(answer)
         state: SearchState = await asyncio.to_thread(app.state.desk.start, asked)
         return Response(state.model_dump_json(), media_type="application/json", status_code=201)
 
@@ -265,7 +183,7 @@ def _add_searches(app: FastAPI) -> None:
         try:
             folder, changed = app.state.desk.folder(name)
         except KeyError:
-            return _sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
+            return sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
         return await _asked(app, {"kind": "folder", "folder": str(folder), "changed": changed}, wait=wait)
 
     @app.get("/api/runs/{name}", summary="How far a search is, and its points", response_model=SearchState)
@@ -277,7 +195,7 @@ async def _state(ask: Any, name: str) -> Response:
     try:
         state: SearchState = await asyncio.to_thread(ask, name)
     except KeyError:
-        return _sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
+        return sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
     return Response(state.model_dump_json(), media_type="application/json")
 
 
@@ -292,7 +210,7 @@ async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait:
         held = app.state.shelf.get(asked.program)
         if held is None:
             gone = error_body("gone", "the server does not hold this program any more", fix="drop the file again")
-            return _sent(PageAnswer(status=410, body=gone))
+            return sent(PageAnswer(status=410, body=gone))
         plain["program_name"], data = held
     question = {"kind": kind, "asked": plain}
     if kind == "report":
@@ -301,7 +219,7 @@ async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait:
 
 
 async def _asked(app: FastAPI, question: dict[str, Any], data: bytes = b"", *, wait: float) -> Response:
-    return _sent(await _answer(app, question, data, wait=wait))
+    return sent(await _answer(app, question, data, wait=wait))
 
 
 async def _answer(app: FastAPI, question: dict[str, Any], data: bytes, *, wait: float) -> PageAnswer:
@@ -340,8 +258,3 @@ async def _result(future: asyncio.Future[PageAnswer]) -> PageAnswer:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         return PageAnswer(status=409, body=error_body("let-go", "the question was let go of"), lasting=False)
-
-
-def _sent(answer: PageAnswer) -> Response:
-    headers = {"cache-control": "no-store"}
-    return Response(answer.body, status_code=answer.status, media_type=answer.media_type, headers=headers)

@@ -19,20 +19,29 @@ WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 # Modules stay compiled between the hundreds of Python processes of a test run, where the environment says that none are kept too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-setup check setup lint fuzz golden bench docs docs-figures cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test test-setup test-main test-torch-beside check check-main setup lint fuzz golden bench docs docs-figures cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
 
+# Style and types, and then PyTorch's tests, run beside the others: each waits now and then for a process, a disk or a page, and
+# types are checked by one process.
 test:
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-setup
-	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
-	  MESHCAST_PERFETTO=$(PERFETTO) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
-	@if [ -e $(VENV)/.torch-ready ]; then $(MAKE) --no-print-directory test-torch; \
-	  else echo "PyTorch's tests were skipped: $(TORCH_ABSENT)"; fi
+	@$(MAKE) --no-print-directory --jobs 2 lint test-main test-torch-beside
 
 # The environments of the tests: independent of each other, so that two are made at a time; lint and types need the first alone.
-test-setup: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.torch-ready $(VENV)/.browser-ready
+test-setup: $(VENV)/.test-ready $(VENV)/.scalesim-ready $(VENV)/.hta-ready $(VENV)/.perfetto-ready $(VENV)/.browser-ready
+
+# What a test has `make` print is no part of this run: it gets no jobs of it.
+test-main: test-setup
+	PYTHONPATH=$(PLUGIN) MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python MESHCAST_HTA_PYTHON=$(HTA)/bin/python \
+	  MESHCAST_PERFETTO=$(PERFETTO) MAKEFLAGS= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+test-torch-beside: $(VENV)/.torch-ready | lint
+	@if [ -e $(VENV)/.torch-ready ]; then \
+	    $(MAKE) --no-print-directory test-torch TORCH_WORKERS=1 >$(VENV)/torch-tests.log 2>&1; code=$$?; \
+	    cat $(VENV)/torch-tests.log; exit $$code; \
+	  else echo "PyTorch's tests were skipped: $(TORCH_ABSENT)"; fi
 
 # The first minute: style, types, and the tests that say most in the least time: what may import what, the public names, answers
 # that were kept, and the units of every stage on the data's way (programs read, kernels, devices, times, networks, runs, tables).
@@ -41,14 +50,18 @@ CHECKED := tests/test_architecture.py tests/test_api.py tests/base/test_units.py
   tests/estimate/tpu/test_models.py tests/estimate/test_roofline.py tests/network/test_collective.py tests/network/test_flow.py \
   tests/simulate/pipelines/test_schedules.py tests/simulate/test_memory.py tests/jobs/planned/test_plan.py tests/jobs/traced/test_replay.py \
   tests/results/test_printer.py
-check: lint
-	PYTHONPATH=$(PLUGIN) $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CHECKED)
+check:
+	@$(MAKE) --no-print-directory --jobs 2 lint check-main
+
+check-main: $(VENV)/.test-ready
+	PYTHONPATH=$(PLUGIN) MAKEFLAGS= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CHECKED)
 
 # Tests of PyTorch programs, in their own environment; `make test` runs them too, where torch's CPU build can be had. Any torch of
 # the extra "torch" that is installed elsewhere: make test-torch TORCH_PYTHON=/path/to/python.
 TORCH_PYTHON ?= $(TORCH)/bin/python
+TORCH_WORKERS ?= 2
 test-torch: $(VENV)/.test-ready $(if $(filter $(TORCH)/bin/python,$(TORCH_PYTHON)),$(VENV)/.torch-ready)
-	PYTHONPATH=$(PLUGIN) $(TORCH_PYTHON) -m pytest --numprocesses 2 --dist loadfile tests/programs/test_pytorch*.py
+	PYTHONPATH=$(PLUGIN) MAKEFLAGS= $(TORCH_PYTHON) -m pytest --numprocesses $(TORCH_WORKERS) --dist loadfile tests/programs/test_pytorch*.py
 
 setup: $(VENV)/.ready $(VENV)/.gpu-compiler-ready
 

@@ -30,14 +30,17 @@ MAY_IMPORT = {
     "results": "base hardware zoo network simulate",
     "options": "base hardware zoo programs workload lower estimate network simulate",
     "jobs": "base hardware zoo chakra programs partition workload lower estimate network simulate results options",
+    "tables": "base hardware zoo programs estimate network results options jobs",
     "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
+    "recorded": "base chakra simulate results jobs evidence",
+    "synthetic": "base chakra zoo lower options jobs evidence",
     "explore": "base hardware zoo programs results options jobs",
     "report": "base hardware programs workload lower estimate simulate results options jobs traces explore",
     "plots": "base explore results",
     "serve": "base hardware zoo programs lower options jobs explore report",
-    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs traces evidence explore "
-    "report plots serve",
+    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs tables traces evidence "
+    "recorded synthetic explore report plots serve",
 }
 # Modules whose types have the next stages as methods (`program.partition()`): packages that lie behind theirs and that they
 # import in such a method, when it is called, or for the types in its signature.

@@ -62,7 +62,7 @@ def test_a_cpus_profile_predicts(
             "--on",
             "my-cpu",
             "--limit",
-            24,
+            10,
             "--families",
             "gemm,elementwise",
             "--json",

@@ -112,7 +112,7 @@ def test_plans_are_searched_over_for_each_machine(written: Meshcast) -> None:
     text = SPACE.replace('plans = ["dp=2", "tp=2,sp=1"]', "devices = 2").replace(
         'on = "dgx-h100"', 'on = ["dgx-h100", "dgx-a100"]'
     )
-    searched = text.partition("[hardware]")[0] + '[plan]\nremat = "full"\nmbs = [1, 2]\n[want]\ntop = 1\nper = ["on"]\n'
+    searched = text.partition("[hardware]")[0] + '[plan]\nremat = "full"\nmbs = 1\n[want]\ntop = 1\nper = ["on"]\n'
     Path("space.toml").write_text(searched)
     summary = written(*ASKED, "--no-folder", "--json").lines[-1]
     assert {each["on"] for each in summary["best"]} == {"dgx-h100", "dgx-a100"}

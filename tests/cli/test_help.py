@@ -24,9 +24,10 @@ def test_every_help_has_examples_that_the_parser_takes(verb: str) -> None:
     for line in EXAMPLES[verb]:
         assert line in text
         words = shlex.split(line.partition(" > ")[0])
-        assert words[:2] == ["meshcast", verb]
+        named = ["meshcast", *verb.split()]
+        assert words[: len(named)] == named
         parsed = command
-        rest = words[2:]
+        rest = words[len(named) :]
         if hasattr(command, "commands"):
             parsed, rest = command.commands[rest[0]], rest[1:]
         parsed.make_context(verb, rest, resilient_parsing=False)

@@ -27,7 +27,7 @@ BOUNDS = {
     r"calibrate --profile": "--limit 2 --minutes 0.2",
     r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
     r"report (?!designs)(?!.*--levers)": "--levers none",
-    r"compare out/llama": "--fidelity roofline,auto",
+    r"compare out/llama": "--fidelity roofline",
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-(zoo|corpus-steps)": "--limit 1",
 }
@@ -164,7 +164,10 @@ def _known_flags(command: Command) -> set[str]:
     """The flags of the verb that a command begins with."""
     found = _verbs()
     known = {"--help", "--version"}
-    for word in command.text.split()[1:]:
+    words = command.text.split()[1:]
+    if " ".join(words[:2]) in getattr(found, "commands", ()):
+        words = [" ".join(words[:2]), *words[2:]]
+    for word in words:
         if not hasattr(found, "commands"):  # no group of verbs
             break
         assert word in found.commands, f"{command}: no such verb: {word}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from meshcast.estimate.systolic.array import ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.files import config_text
 from tests.documentation.pages import ROOT
+from tests.recorded.recordings import BASE, execution_trace, profile, write
 
 FIXTURES = ROOT / "tests" / "fixtures"
 MEASURED = ROOT / "data" / "measured"
@@ -75,6 +76,7 @@ def write_workspace(folder: Path) -> Path:
     for name in ("step.mlir", "a.mlir", "b.mlir"):
         (project / name).write_text(STEP)
     (project / "train.py").write_text(TRAIN)
+    _write_recordings(project)
     shutil.copy(ROOT / "examples" / "pytorch" / "gpt.py", project / "gpt.py")
     for name in ("path/to", "path/to/model"):
         (project / name).mkdir(parents=True, exist_ok=True)
@@ -124,3 +126,14 @@ def _ground_truth(folder: Path) -> None:
     for name in ("collectives.csv", "runs.csv", "tpu_ops.csv"):
         shutil.copy(FIXTURES / name, folder / name)
     shutil.copy(FIXTURES / "astra_sim.csv", folder / "astra_sim_reference.csv")
+
+
+def _write_recordings(project: Path) -> None:
+    """Recordings of a rank alone and of two, each in one of the profiler's steps."""
+    for rank, place in ((0, "."), (0, "rank0"), (1, "rank1")):
+        et, kineto = ("et.json", "kineto.json") if place == "." else (f"ets/{place}.json", f"profiles/{place}.json")
+        recording = profile(rank)
+        step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#12", "ts": BASE, "dur": 100}
+        recording["traceEvents"].append(step)
+        write(project, et, execution_trace(2))
+        write(project, kineto, recording)

@@ -46,10 +46,10 @@ def test_a_split_backward_pass_is_no_drain() -> None:
 CASES = {
     "gpt2-tiny": ({"batch": "8", "seq": "64", "layers": "8"}, (
         "dp=4", "dp=4,zero=1,remat=full", "fsdp=4,remat=selective", "tp=2,sp=1,dp=2", "pp=4,remat=full",
-        "pp=2,vp=2,dp=2,zero=1", "pp=2,tp=2,sp=1,remat=selective", "pp=4,schedule=zb-h1", "pp=4,schedule=gpipe,mbs=2",
+        "pp=2,vp=2,dp=2,zero=1", "pp=2,tp=2,sp=1,remat=selective", "pp=4,schedule=zb-h1", "pp=2,dp=2,schedule=gpipe,mbs=2",
     )),
     "llama3-tiny": ({"batch": "8", "seq": "64", "layers": "4"}, (
-        "cp=2,fsdp=2,remat=full", "cp=2,pp=2", "fsdp=2,dp=2,mbs=2", "pp=4,gradients=bf16", "precision=fp8,dp=4",
+        "cp=2,fsdp=2,remat=full", "cp=2,pp=2", "fsdp=2,dp=2,mbs=2", "pp=2,dp=2,gradients=bf16", "precision=fp8,dp=4",
     )),
     "mixtral-tiny": ({"batch": "8", "seq": "64", "layers": "4"}, ("ep=2,dp=2", "ep=2,pp=2,remat=full")),
     "gemma2-tiny": ({"batch": "8", "seq": "64"}, ("fsdp=4", "pp=2,dp=2")),

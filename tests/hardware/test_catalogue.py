@@ -65,11 +65,12 @@ def test_plausible_for_its_kind(device: Device) -> None:
     assert 2017 <= year <= 2026
     assert 8 * 2**30 <= device.memory_bytes <= 1e12
     if device.kind != "cpu":
-        # Bandwidth of accelerators' memory has grown by about 1.4 times a year, from 0.9 TB/s in 2017.
-        assert 0.8e12 <= device.memory_bandwidth <= 0.9e12 * 1.4 ** (year - 2016)
+        # Bandwidth of accelerators' memory has grown by about 1.4 times a year, from 0.7 to 0.9 TB/s in 2017; a device may be
+        # half a chip.
+        assert 0.35e12 <= device.memory_bandwidth <= 0.9e12 * 1.4 ** (year - 2016)
         # Peak over bandwidth, the ridge point in FLOP/byte.
         dense = max(device.matrix_flops.get("bf16", 0.0), device.matrix_flops.get("f16", 0.0))
-        assert 100 <= dense / device.memory_bandwidth <= 600
+        assert 60 <= dense / device.memory_bandwidth <= 600
     assert device.peak_clock_hz <= device.clock_hz <= 3e9
     assert (device.idle_watts or 0.0) < device.tdp_watts <= 2000
     assert 0.5e-6 <= device.launch_latency_s <= 10e-6

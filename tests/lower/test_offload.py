@@ -9,6 +9,7 @@ import pytest
 from meshcast import predict, prepare
 from meshcast.hardware import resolve
 from meshcast.hardware.host_link import host_rate
+from meshcast.lower.kernel import Kernel
 from meshcast.options.options import Options
 from tests.lower.programs import FOUR_LAYERS, all_loops, planned
 
@@ -20,6 +21,21 @@ def test_layer_inputs_wait_at_the_host() -> None:
     assert len(sizes - {0}) == 1
     (slot,) = sizes - {0}
     assert held.memory.peak - moved.memory.peak == pytest.approx(2 * slot, rel=0.3)
+
+
+def test_stacks_that_begin_as_the_same_zeros_wait_there_too() -> None:
+    """Queries and the result of attention are of one shape, and XLA fills one buffer for both to begin with."""
+    moved = planned("fsdp=4,mbs=4,remat=none", "offload", "scanned").lowered
+    filled = {
+        moved.tensors[value].shape
+        for step in moved.schedule.steps
+        if isinstance(step, Kernel) and "broadcast_in_dim" in step.name
+        for value in step.writes
+    }
+    sent = next(loop for loop in all_loops(moved.schedule) if loop.host_bytes and not loop.fetched_bytes)
+    slots = {moved.tensors[value].shape for value in sent.writes if moved.tensors[value].shape[:1] == (2,)}
+    assert len(slots) > 1
+    assert not {(sent.trips, *shape[1:]) for shape in slots} & filled
 
 
 def test_a_slow_link_is_what_the_step_takes() -> None:

@@ -78,8 +78,11 @@ def test_a_ring_through_two_nodes() -> None:
 
 
 def test_two_trees_send_the_buffer_once_between_two_hosts_and_twice_between_more() -> None:
-    two, four = (plan("all_reduce", S, n, TWO, algorithm="tree", protocol="Simple").stages[-1] for n in (16, 32))
+    two, three, four = (
+        plan("all_reduce", S, n, TWO, algorithm="tree", protocol="Simple").stages[-1] for n in (16, 24, 32)
+    )
     assert (two.steps, two.steps * two.step_bytes) == (2, pytest.approx(S / 8))
+    assert (three.steps, three.steps * three.step_bytes) == (4, pytest.approx(1.5 * S / 8))  # nobody above the root
     assert (four.steps, four.steps * four.step_bytes) == (4, pytest.approx(2 * S / 8))
 
 
@@ -94,6 +97,15 @@ def test_switches_that_add_halve_the_traffic() -> None:
         plan("all_reduce", S, 8, TWO, algorithm="in-network")
     with pytest.raises(UsageError):  # fewer members than the library asks the switches for
         plan("all_reduce", S, 3, adding, algorithm="in-network")
+
+
+def test_parts_are_gathered_by_switches_only_where_every_member_is_a_head() -> None:
+    link = replace(LIBRARY, in_network_heads=4)
+    adding = cluster(replace(INSIDE, link=link, in_network_reduction=True))
+    assert plan("all_gather", S, 4, adding, algorithm="nvls").algorithm == "in-network"
+    with pytest.raises(UsageError, match="does not apply"):
+        plan("all_gather", S, 8, adding, algorithm="nvls")
+    assert plan("all_reduce", S, 8, adding, algorithm="nvls").algorithm == "in-network"
 
 
 def test_switches_add_inside_and_trees_join_the_nodes() -> None:

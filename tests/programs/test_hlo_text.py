@@ -297,6 +297,50 @@ def test_elements_of_tuples_spelled_as_newer_xla_does() -> None:
     assert [op.name for op in found][:3] == ["func.func", "stablehlo.optimization_barrier", "stablehlo.add"]
 
 
+@pytest.mark.parametrize(
+    ("start", "done"),
+    [
+        ("async-start(%a), calls=%body", "async-done"),
+        ("call-start(%a), to_apply=%body", "call-done"),
+        ("fusion-start(%a), kind=kLoop, calls=%body", "fusion-done"),
+    ],
+)
+def test_asynchronous_ops_whose_tuple_shows_an_operand(start: str, done: str) -> None:
+    """What of the pair's tuple aliases an operand is nothing that the op itself may say."""
+    text = f"""HloModule m, is_scheduled=true
+
+%body (p: f32[64]) -> f32[64] {{
+  %p = f32[64]{{0}} parameter(0)
+  ROOT %r = f32[64]{{0}} negate(%p)
+}}
+
+ENTRY %main {{
+  %a = f32[64]{{0}} parameter(0)
+  %s = ((f32[64]{{0}}), f32[64]{{0}}, u32[]) {start}, output_to_operand_aliasing={{{{1}}: (0, {{}})}}
+  ROOT %d = f32[64]{{0}} {done}(%s)
+}}
+"""
+    assert "stablehlo.negate" in hlo_text.to_stablehlo(text, where="m.hlo")
+
+
+def test_collectives_that_say_which_operand_they_show() -> None:
+    """As XLA's newer releases print an all-reduce of a pipeline's stage; jaxlib's own parser may not know it."""
+    text = """HloModule m, is_scheduled=true, num_partitions=2
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+ENTRY %main {
+  %x = f32[64]{0} parameter(0)
+  ROOT %r = f32[64]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add, output_to_operand_aliasing={{}: (0, {})}
+}
+"""
+    assert "stablehlo.all_reduce" in hlo_text.to_stablehlo(text, where="m.hlo")
+
+
 class TestErrors:
     def test_syntax_error_names_line_and_column(self) -> None:
         text = entry("ROOT %r = f32[8,16] addd(%x, %y)", result="f32[8,16]")

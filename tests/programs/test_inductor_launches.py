@@ -54,20 +54,6 @@ def test_sums_down_columns_take_a_second_kernel() -> None:
     ]
 
 
-def test_the_backward_pass_computes_cheap_results_again() -> None:
-    """`b = relu(x w)`, `c = 2 b` is needed backward: of `x w`, which is kept anyway, rather than kept itself."""
-    x, w, a, b, c, d, g = (dense(i, 256, 256) for i in range(7))
-    step = recording(
-        call("mm", (x, w), (a,)), call("relu", (a,), (b,)), call("mul", (b,), (c,)), call("mm", (c, w), (d,)),
-        call("threshold_backward", (d, a), (g,), phase="backward"),
-        call("mm", (c, g), (dense(7, 256, 256),), phase="backward"),
-        held={0: "input", 1: "parameter"}, returned=(dense(7, 256, 256),),
-    )  # fmt: skip
-    compiled = Compiled(step)
-    kept = {piece.gives[0].storage for piece in compiled._pieces if piece.number in compiled._kept}
-    assert kept == {2, 5}  # the two products, not what loops make of them
-
-
 def test_random_masks_are_kept_and_drawn_where_they_are_used() -> None:
     x, out, mask = dense(0, 4096), dense(1, 4096), dense(2, 4096, dtype="bool")
     g = dense(3, 4096)

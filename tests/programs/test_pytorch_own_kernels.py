@@ -93,13 +93,29 @@ def test_dropout_is_one_fused_operator() -> None:
     ("dtype", "head", "mask", "dropout", "chosen"),
     [
         ("bfloat16", 64, False, 0.0, "cudnn"), ("bfloat16", 64, True, 0.0, "cudnn"), ("bfloat16", 192, False, 0.0, "flash"),
-        ("bfloat16", 192, True, 0.0, "efficient"), ("float32", 64, False, 0.0, "efficient"), ("bfloat16", 64, True, 0.1, "math"),
+        ("bfloat16", 192, True, 0.0, "efficient"), ("float32", 64, False, 0.0, "efficient"), ("bfloat16", 64, True, 0.1, "cudnn"),
+        ("bfloat16", 30, False, 0.0, "flash"), ("bfloat16", 30, True, 0.0, "math"), ("float32", 30, False, 0.0, "math"),
     ],
 )  # fmt: skip
 def test_the_choice_of_an_attention(dtype: str, head: int, mask: bool, dropout: float, chosen: str) -> None:
     each = torch.empty(2, 4, 32, head, dtype=getattr(torch, dtype), device="meta")
     given = torch.empty(2, 1, 32, 32, device="meta") if mask else None
     assert choose_attention(each, each, each, given, dropout) == chosen
+
+
+def test_a_mask_that_is_spread_over_keys_leaves_plain_products() -> None:
+    """As `transformers` makes it for BERT while it is traced: no fused kernel takes operands whose neighbours lie apart."""
+    each = torch.empty(2, 4, 32, 64, dtype=torch.bfloat16, device="meta")
+    spread = torch.empty(2, 1, 32, 1, dtype=torch.bool, device="meta").expand(2, 1, 32, 32)
+    assert choose_attention(each, each, each, spread, 0.0) == "math"
+    assert choose_attention(each, each, each, spread.contiguous(), 0.0) == "cudnn"
+    assert choose_attention(each.transpose(2, 3), each, each, None, 0.0) == "math"
+
+
+def test_causal_attention_of_fewer_queries_than_keys_is_not_flash_attentions() -> None:
+    query, key = (torch.empty(2, 4, n, 192, dtype=torch.bfloat16, device="meta") for n in (16, 32))
+    assert choose_attention(query, key, key, None, 0.0) == "flash"
+    assert choose_attention(query, key, key, None, 0.0, causal=True) == "efficient"
 
 
 def test_attention_inside_a_module_is_the_chosen_kernel() -> None:

@@ -11,7 +11,7 @@ from meshcast.base.errors import UsageError
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.simulate.host import HostCosts, issued_seconds, loose_launches
 
-COSTS = HostCosts(launch=5.0, convolution=25.0, graph=7.0, graph_kernel=0.5, iteration=3.0)
+COSTS = HostCosts(launch=5.0, convolution=25.0, graph=7.0, graph_kernel=0.5, relaunch=4.0, iteration=3.0)
 
 
 def kernels(count: int, kind: KernelKind = KernelKind.LOOP_FUSION) -> list[Step]:
@@ -40,6 +40,15 @@ def test_loop_bodies_are_issued_every_turn() -> None:
     assert issued(LoopStep(label="while", body=body, trips=10, reads=(), writes=())) == 10 * (3.0 + 10.0)
 
 
+def test_a_loop_writes_its_graphs_once_and_launches_them_every_turn() -> None:
+    inner = LoopStep(label="inner", body=body(6), trips=10, reads=(), writes=())
+    first = 3.0 + (7.0 + 3.0)
+    assert issued(inner) == first + 9 * (3.0 + 4.0)
+    outer = LoopStep(label="outer", body=Schedule(inputs=(), outputs=(), steps=(inner,)), trips=2, reads=(), writes=())
+    assert issued(outer) == 2 * 3.0 + (first + 9 * 7.0) + 10 * 7.0
+    assert issued(LoopStep(label="none", body=body(6), trips=0, reads=(), writes=())) == 0.0
+
+
 def body(count: int) -> Schedule:
     return Schedule(inputs=(), outputs=(), steps=tuple(kernels(count)))
 
@@ -64,7 +73,9 @@ def test_launches_outside_of_graphs() -> None:
     assert loose(*kernels(5)) == 0
     assert loose(*kernels(5), *convolution, *convolution, *kernels(2)) == 2 + 2
     assert loose(LoopStep(label="while", body=body(3), trips=10, reads=(), writes=())) == 30
-    assert loose(LoopStep(label="while", body=body(5), trips=10, reads=(), writes=())) == 0
+    assert (
+        loose(LoopStep(label="while", body=body(5), trips=10, reads=(), writes=())) == 10
+    )  # a graph is launched every turn
     assert loose(branch(2, 4, 6)) == 4
     assert loose(*kernels(4), branch(1), *kernels(4)) == 4 + 1 + 4  # a branch ends a graph
 

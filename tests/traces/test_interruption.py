@@ -19,7 +19,7 @@ from meshcast.base.files import check_folder, check_place, whole_file, whole_fil
 from meshcast.base.interruption import InterruptedCommand, held
 from meshcast.traces.writers import write_all
 
-PROGRAM = Path(__file__).parents[1] / "fixtures" / "sharded.mlir"
+PROGRAM = Path(__file__).parents[1] / "fixtures" / "tanh.mlir"  # of one device: no process of Shardy is started for it
 EARLIER = {"job.0.et": "old", "job.9.et": "older", "job.manifest.json": "{}", "job.json": "old", "job.mlir": "old"}
 OUT = {"chakra": "job", "perfetto": "job.pftrace", "kineto": "job.json", "stablehlo": "job.mlir"}
 MOMENTS = [
@@ -43,7 +43,7 @@ def with_earlier(folder: Path) -> None:
 
 def interrupted(folder: Path, form: str, moment: str, name: str, *more: str) -> subprocess.CompletedProcess[str]:
     script = Path(__file__).with_name("interrupted_process.py")
-    asked = ["trace", str(PROGRAM), "--on", "dgx-h100", "--format", form, "-o", str(folder / OUT[form]), *more]
+    asked = ["trace", str(PROGRAM), "--on", "h200", "--format", form, "-o", str(folder / OUT[form]), *more]
     return subprocess.run(
         [sys.executable, str(script), moment, name, *asked], capture_output=True, text=True, check=False, timeout=120,
         env=child_environment(),

@@ -9,15 +9,25 @@ from pathlib import Path
 from meshcast.base import UsageError
 
 SUFFIX = ".et"
+JSON_SUFFIX = ".json"
 GROUPS_SUFFIX = ".comm_groups.json"
 MANIFEST_SUFFIX = ".manifest.json"
 STEPS_OVERLAP = "steps_overlap"  # in the metadata: ranks begin the next step before all are done with this one
-_RANK = re.compile(r"(?P<prefix>.*)\.(?P<rank>[0-9]+)\.et")
+_RANK = re.compile(r"(?P<prefix>.*)\.(?P<rank>[0-9]+)\.(et|json)")
 
 
-def rank_path(prefix: Path, rank: int) -> Path:
+def rank_path(prefix: Path, rank: int, suffix: str = SUFFIX) -> Path:
     """The file of a rank."""
-    return prefix.with_name(f"{prefix.name}.{rank}{SUFFIX}")
+    return prefix.with_name(f"{prefix.name}.{rank}{suffix}")
+
+
+def is_json_trace(path: Path) -> bool:
+    """Whether a file is a rank's trace in JSON, by its name and how it begins."""
+    if path.suffix != JSON_SUFFIX or named_rank(path) is None or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(400)
+    return b'"workload_graph"' in head or (b'"version"' in head and b'"traceEvents"' not in head)
 
 
 def groups_path(prefix: Path) -> Path:

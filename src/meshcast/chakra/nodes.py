@@ -118,24 +118,38 @@ def _attribute(name: str, value: Attribute) -> bytes:
     return text_field(1, name) + _value(name, value)
 
 
-def _value(name: str, value: Attribute) -> bytes:
-    if isinstance(value, bool):
-        return number_field(NUMBER_OF_VALUE["bool_val"], value)
-    if isinstance(value, int):
-        return number_field(NUMBER_OF_VALUE[f"{_INTEGER_FIELDS.get(name, 'int64')}_val"], value)
-    if isinstance(value, float):
-        return varint(NUMBER_OF_VALUE["double_val"] << 3 | FIXED64) + struct.pack("<d", value)
-    if isinstance(value, str):
-        return text_field(NUMBER_OF_VALUE["string_val"], value)
-    if isinstance(value, bytes):
-        return bytes_field(NUMBER_OF_VALUE["bytes_val"], value)
-    first = value[0] if value else ""  # a list of nothing is one of texts: what reads and writes are
+def value_field(name: str, value: Attribute) -> str:
+    """The field of the schema that holds an attribute's value, e.g. `int64_val`."""
+    first = (value[0] if value else "") if isinstance(value, tuple) else value  # a list of nothing is one of texts
+    kind = "string"
     if isinstance(first, bool):
-        return bytes_field(NUMBER_OF_VALUE["bool_list"], bytes_field(1, bytes(bytearray(map(bool, value)))))
+        kind = "bool"
+    elif isinstance(first, int):
+        kind = "int64" if isinstance(value, tuple) else _INTEGER_FIELDS.get(name, "int64")
+    elif isinstance(first, float):
+        kind = "double"
+    elif isinstance(first, bytes):
+        kind = "bytes"
+    return f"{kind}_list" if isinstance(value, tuple) else f"{kind}_val"
+
+
+def _value(name: str, value: Attribute) -> bytes:
+    place = NUMBER_OF_VALUE[value_field(name, value)]
+    if isinstance(value, int):
+        return number_field(place, value)
+    if isinstance(value, float):
+        return varint(place << 3 | FIXED64) + struct.pack("<d", value)
+    if isinstance(value, str):
+        return text_field(place, value)
+    if isinstance(value, bytes):
+        return bytes_field(place, value)
+    first = value[0] if value else ""
+    if isinstance(first, bool):
+        return bytes_field(place, bytes_field(1, bytes(bytearray(map(bool, value)))))
     if isinstance(first, int):
         packed = b"".join(varint(int(each) % (1 << 64)) for each in value)
-        return bytes_field(NUMBER_OF_VALUE["int64_list"], bytes_field(1, packed))
+        return bytes_field(place, bytes_field(1, packed))
     if isinstance(first, float):
         packed = b"".join(struct.pack("<d", each) for each in value)
-        return bytes_field(NUMBER_OF_VALUE["double_list"], bytes_field(1, packed))
-    return bytes_field(NUMBER_OF_VALUE["string_list"], b"".join(text_field(1, str(each)) for each in value))
+        return bytes_field(place, bytes_field(1, packed))
+    return bytes_field(place, b"".join(text_field(1, str(each)) for each in value))

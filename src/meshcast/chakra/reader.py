@@ -9,6 +9,7 @@ from pathlib import Path
 
 from meshcast.base import InputError
 from meshcast.chakra.first_release import read_flat_node
+from meshcast.chakra.job_files import JSON_SUFFIX
 from meshcast.chakra.nodes import Attribute, Node, NodeValues
 from meshcast.chakra.schema import VALUE_OF_NUMBER, NodeType
 from meshcast.chakra.wire import BYTES, FIXED32, FIXED64, VARINT, FieldValue, WireError, fields, read_varint
@@ -52,6 +53,10 @@ def read_trace(path: Path) -> ChakraTrace:
     except (OSError, ValueError) as error:  # a name with a zero byte is a wrong value
         said = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"cannot be read: {said}", where=str(path), fix="check the path") from None
+    if path.suffix == JSON_SUFFIX:
+        from meshcast.chakra.json_form import trace_of_json  # it makes the type of this module
+
+        return trace_of_json(data.decode(errors="replace"), where=str(path))
     return trace_of_bytes(data, where=str(path))
 
 

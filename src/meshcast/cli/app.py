@@ -58,6 +58,12 @@ class _Verbs(TyperGroup):
         with _reader_may_leave():
             return super().make_context(*args, **options)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that a line names: one of two words where there is such a verb."""
+        if len(args) > 1 and f"{args[0]} {args[1]}" in self.commands:
+            args = [f"{args[0]} {args[1]}", *args[2:]]
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Runs a verb."""
         with _reader_may_leave():
@@ -97,6 +103,8 @@ VERBS = {
     "serve": "Serves a page on localhost: predictions, comparisons and searches by clicking.",
     "show": "Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it.",
     "trace": "Writes how TARGET will run as a trace that other tools read.",
+    "trace link": "Links execution traces and profiles of a real job's ranks into Chakra traces, which predict replays.",
+    "generate": "Writes Chakra traces of all ranks of a workload that nobody has written, like those of a model.",
     "report": "Writes how TARGET will run as one HTML file that needs no network: what takes the time, and what would help.",
     "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",
     "systolic": "Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells.",
@@ -106,6 +114,7 @@ VERBS = {
     "stacks": "Lists the software stacks that --stack takes; with NAME, every choice of one with its source.",
     "doctor": "Checks what is installed and what is missing; exits with 4 when the core does not work.",
     "completion": "Prints the script that completes verbs and flags in a shell.",
+    "tables": "Embedding tables of recommenders: what look-ups and updates take, and the fastest way to share them out.",
     "validate": "Our error against measurements.",
 }
 
@@ -126,11 +135,12 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
         if verb not in loaded:
             made.command(verb, cls=_Verb, help=summary)(_not_loaded)
             continue
-        module = importlib.import_module(f"meshcast.cli.{verb}")
+        name = verb.replace(" ", "_")
+        module = importlib.import_module(f"meshcast.cli.{name}")
         if hasattr(module, "app"):
             made.add_typer(module.app, name=verb, epilog=closing(verb))
         else:
-            made.command(verb, cls=_Verb, epilog=closing(verb))(getattr(module, f"{verb}_command"))
+            made.command(verb, cls=_Verb, epilog=closing(verb))(getattr(module, f"{name}_command"))
     return made
 
 
@@ -172,7 +182,8 @@ def _exit_code() -> int:
     try:
         with names_taken():
             words = {*sys.argv, *words_typed()}
-            return app_with(VERBS.keys() & words)(prog_name="meshcast", standalone_mode=False) or 0
+            asked = {verb for verb in VERBS if words.issuperset(verb.split())}
+            return app_with(asked)(prog_name="meshcast", standalone_mode=False) or 0
     except MeshcastError as error:
         report(error, as_json=as_json)
         return error.exit_code

@@ -26,10 +26,27 @@ def calibrate_command(
     relower: Annotated[
         Path | None, typer.Option("--relower", metavar="FILE", help="Put our kernels of today beside a profile's rows.")
     ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE.csv",
+            help="Collect measured kernels of --on from a table of single ops (docs/calibration.md); no device is needed.",
+        ),
+    ] = None,
+    grade: Annotated[
+        list[str] | None,
+        typer.Option("--grade", help="With --from: rows of this grade; may be given again.  [default: A]"),
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Print the ids of the probes, in order, and leave.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="NAME.profile.jsonl.gz; goes on with it if it is there."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="NAME.profile.jsonl.gz; goes on with it if it is there. With --from: NAME.kernels.npz.",
+        ),
     ] = None,
     on: Annotated[str | None, typer.Option("--on", metavar="NAME", help="What to call the device.")] = None,
     minutes: Annotated[float, typer.Option("--minutes", help="Stop measuring after this long.")] = 8.5,
@@ -48,7 +65,8 @@ def calibrate_command(
     ] = None,
     json: flags.Json = False,
 ) -> None:
-    """Measures some 3,900 small programs on the device that JAX finds, for the profiled fidelity.
+    """Measures some 3,900 small programs on the device that JAX finds, or collects what others measured, for the profiled
+    fidelity.
 
     Ctrl-C leaves what is done in the file; the same command goes on from there.
     """
@@ -56,10 +74,14 @@ def calibrate_command(
     from meshcast.evidence import probe_suite
 
     chosen = tuple(filter(None, (name.strip() for name in families.split(","))))
-    if sum((profile, relower is not None, listing)) != 1:
+    if sum((profile, relower is not None, table is not None, listing)) != 1:
         raise UsageError(
-            "say what to do", where="meshcast calibrate", fix="give one of --profile, --relower FILE and --list"
+            "say what to do",
+            where="meshcast calibrate",
+            fix="give one of --profile, --from FILE.csv, --relower FILE and --list",
         )
+    if grade and table is None:
+        raise UsageError("--grade is for --from", where="--grade", fix="leave it out, or give --from FILE.csv")
     if hlo is not None and relower is None:
         raise UsageError("--hlo is for --relower", where="--hlo", fix="--keep-hlo DIR says where to keep it")
     if listing:
@@ -67,6 +89,8 @@ def calibrate_command(
             typer.echo(item.id)
     elif relower is not None:
         _relower(relower, hlo, json)
+    elif table is not None:
+        _collect(table, on, grade or ["A"], output, json)
     else:
         from meshcast.evidence import CalibrationRequest
 
@@ -122,6 +146,44 @@ def _outcome_json(outcome: CalibrationOutcome, relowered: Relowered, device_file
         "left": outcome.left,
         "device_file": str(device_file) if device_file else None,
     }
+
+
+def _collect(table: Path, on: str | None, grades: list[str], output: Path | None, json: bool) -> None:
+    from meshcast.base import UsageError
+    from meshcast.cli.app import emit_json
+    from meshcast.evidence import RowChoice, chosen_rows, kernels_of_table, read_op_rows
+    from meshcast.hardware import resolve
+
+    if on is None:
+        raise UsageError("--from needs a device", where="--on", fix="name the device whose rows to take: --on tpu-v4")
+    device = resolve(on).device
+    rows = chosen_rows(read_op_rows(table), RowChoice(grades=grades))
+    with _progress("rows") as step:
+        found = kernels_of_table(rows, device, source=table.name, listen=lambda done, total: step(done, total, ""))
+    path = output or Path(f"{file_name(device.name)}.kernels.npz")
+    found.interpolator.save(path)
+    families = {
+        name: {"rows": len(family), "error": family.error} for name, family in found.interpolator.families.items()
+    }
+    if json:
+        emit_json(
+            {
+                "schema": "meshcast.calibration/1",
+                "file": str(path),
+                "device": device.name,
+                "rows": found.rows,
+                "left_out": found.left_out,
+                "families": families,
+            }
+        )
+        return
+    for name, family in families.items():
+        error = "" if family["error"] is None else f"  {family['error']:6.1%} off on shapes left out"
+        typer.echo(f"{family['rows']:6}  {name}{error}")
+    typer.echo(f"{path}: measured kernels of {device.name} from {found.rows} rows of {table.name}")
+    if found.left_out:
+        name, why = next(iter(found.left_out.items()))
+        typer.echo(f"{len(found.left_out)} rows could not be taken, such as {name}: {why}")
 
 
 def _relower(path: Path, hlo: Path | None, json: bool) -> None:

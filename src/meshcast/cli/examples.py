@@ -24,7 +24,19 @@ EXAMPLES = {
     ),
     "show": ("meshcast show step.mlir", "meshcast show step.mlir --on h200 --kernels"),
     "trace": ("meshcast trace step.mlir --on h200 --format perfetto -o step.pftrace",),
+    "trace link": (
+        "meshcast trace link --host et.json --device kineto.json -o linked",
+        "meshcast trace link --host ets --device profiles -o linked --form json",
+    ),
+    "generate": (
+        "meshcast generate --like llama3-70b --nodes 2000 --seed 7 -o out/like-llama",
+        "meshcast generate --suite suite --seed 7",
+    ),
     "collective": ("meshcast collective all_reduce --bytes 1GiB --on dgx-h100 --devices 64",),
+    "tables": (
+        "meshcast tables plan mlperf-dcnv2 --on dgx-h100 --devices 8 --batch 65536 --model dcnv2 --wire bf16",
+        "meshcast tables show criteo-1tb --on h200",
+    ),
     "systolic": ("meshcast systolic --rows 128 --cols 128 --dataflow ws --gemm 512,512,512",),
     "calibrate": ("meshcast calibrate --profile",),
     "devices": ("meshcast devices", "meshcast devices h200"),

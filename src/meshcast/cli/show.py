@@ -33,6 +33,12 @@ def show_command(
     explain: Annotated[
         int | None, typer.Option("--explain", help="With --kernels: the formula and numbers behind row N.", metavar="N")
     ] = None,
+    analysis: Annotated[
+        bool,
+        typer.Option(
+            "--analysis", help="Of traces: where the recorded time goes on all ranks: idle, exposed, critical path."
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
     *,
     asked: FlagValues,
@@ -57,7 +63,9 @@ def show_command(
                 raise UsageError(
                     "of a trace its nodes are shown", where=target, fix="leave out --kernels and --partitioned"
                 )
-            _show_trace(job, limit=limit, json=json)
+            _show_trace(job, limit=limit, analysis=analysis, json=json)
+        case _ if analysis:
+            raise UsageError("--analysis is of traces", where=target, fix="meshcast report tells it of a prediction")
         case PipelineJob() | ServingJob() if explain is not None:
             raise UsageError(
                 "rows are numbered in each of its programs", where="--explain", fix="name one program as the target"
@@ -112,7 +120,7 @@ def _in_words(attended: dict[str, Any] | None) -> list[tuple[str, str]]:
     return [("attention", said)]
 
 
-def _show_trace(job: TraceJob, *, limit: int, json: bool) -> None:
+def _show_trace(job: TraceJob, *, limit: int, analysis: bool, json: bool) -> None:
     """A trace: the file that was named, or that of the first rank."""
     from meshcast.chakra import checked_trace, read_trace
     from meshcast.cli.app import emit_json
@@ -120,7 +128,17 @@ def _show_trace(job: TraceJob, *, limit: int, json: bool) -> None:
     from meshcast.results import print_sections
 
     path = job.source.path
-    if not (path.is_file() and path.suffix == ".et"):
+    if analysis:
+        from meshcast.recorded import understanding_json, understanding_sections, understood
+
+        with patience(f"replaying {path}"):
+            found = understood(job.files)
+        if json:
+            emit_json({"schema": "meshcast.trace-analysis/1", "name": job.files.name, **understanding_json(found)})
+        else:
+            print_sections(understanding_sections(found))
+        return
+    if not (path.is_file() and path.suffix in (".et", ".json") and not path.name.endswith(".manifest.json")):
         path = job.files.by_rank[0]
     trace = checked_trace(read_trace(path))
     if json:

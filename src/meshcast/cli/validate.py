@@ -14,6 +14,7 @@ from meshcast.cli.patience import INTERRUPTED, counted
 from meshcast.cli.validate_astra import astra_command
 from meshcast.cli.validate_collectives import collectives_command
 from meshcast.cli.validate_compiled import compiled_command
+from meshcast.cli.validate_generated import generated_command
 from meshcast.cli.validate_ops import ops_command
 from meshcast.cli.validate_plans import plans_command
 from meshcast.cli.validate_runs import runs_command
@@ -29,6 +30,7 @@ app.command("collectives")(collectives_command)
 app.command("astra")(astra_command)
 app.command("runs")(runs_command)
 app.command("plans")(plans_command)
+app.command("generated")(generated_command)
 app.command("torch")(torch_command)
 
 Folder = Annotated[

@@ -19,6 +19,15 @@ def ops_command(
         Path, typer.Argument(metavar="FILE.csv", help="Columns id, source, chip, op, dtype, shape, time_us, notes.")
     ],
     fidelity: flags.Fidelity = "auto",
+    profile: flags.ProfileFlag = None,
+    leave_out: Annotated[
+        str | None,
+        typer.Option(
+            "--leave-out",
+            metavar="shape|source",
+            help="Collect measured kernels anew for every row, without rows of its shape or source.",
+        ),
+    ] = None,
     chip: Annotated[list[str] | None, typer.Option("--chip", help="Only this chip; may be given again.")] = None,
     op: Annotated[list[str] | None, typer.Option("--op", help="Only this op; may be given again.")] = None,
     grade: Annotated[list[str] | None, typer.Option("--grade", help="Only this grade; may be given again.")] = None,
@@ -47,24 +56,32 @@ def ops_command(
         print_ops,
         read_op_rows,
         rows_command,
+        validate_left_out,
         validate_ops,
         write_programs,
     )
     from meshcast.options import Options
 
     choice = RowChoice(chips=chip or (), ops=op or (), grades=grade or (), sample=sample, limit=limit)
-    rows = chosen_rows(read_op_rows(file), choice)
+    table = read_op_rows(file)
+    rows = chosen_rows(table, choice)
     if programs is not None:
         unwritten = write_programs(rows, programs)
         if unwritten:
             said = f"{len(unwritten)} of {len(rows)} rows: {', '.join(unwritten)}"
             print(f"meshcast: no program could be written for {said}", file=sys.stderr)
-    found = validate_ops(rows, Options(fidelity=fidelity, levers=False), jobs=jobs)
+    options = Options(fidelity=fidelity, profile=profile, levers=False)
+    found = (
+        validate_ops(rows, options, jobs=jobs)
+        if leave_out is None
+        else validate_left_out(rows, table, options, leave_out, jobs=jobs)
+    )
     results, interrupted = judged(found, len(rows), "ops", json=json)
     summary = OpsSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:
         named = (("--chip", choice.chips), ("--op", choice.ops), ("--grade", choice.grades))
-        asked = "".join(f" {flag} {name}" for flag, names in named for name in names)
+        asked = f" --leave-out {leave_out}" if leave_out else ""
+        asked += "".join(f" {flag} {name}" for flag, names in named for name in names)
         asked += "".join(f" {flag} {count}" for flag, count in (("--sample", sample), ("--limit", limit)) if count)
         write_whole(
             markdown,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from meshcast.base import write_whole
+from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.judged import judged
 from meshcast.cli.patience import INTERRUPTED
@@ -34,6 +34,13 @@ def runs_command(
             help="Time runs too that are predicted not to fit (they did run); they are marked.",
         ),
     ] = True,
+    next_stack: Annotated[
+        bool,
+        typer.Option(
+            "--next-stack",
+            help="Each run with the stack most like its own in its place: as for software that nobody looked at.",
+        ),
+    ] = False,
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
     jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
@@ -65,6 +72,10 @@ def runs_command(
     )
     from meshcast.options import Options, check_fidelity
 
+    if next_stack and job_files is not None:
+        raise UsageError(
+            "files of jobs have the stacks that runs had", where="--job-files", fix="leave --next-stack out"
+        )
     rows = chosen_runs(read_run_rows(file), only=only, limit=limit)
     options = Options(fidelity=fidelity, network=network, levers=False).of_many
     check_fidelity(fidelity)
@@ -72,14 +83,14 @@ def runs_command(
     if job_files is not None and (lacking := write_job_files(rows, job_files)):
         said = f"{len(lacking)} of {len(rows)} rows, which lack something: {', '.join(lacking)}"
         print(f"meshcast: no file was written for {said}", file=sys.stderr)
-    found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs, job_files=job_files)
+    found = validate_runs(rows, options, over_memory=over_memory, jobs=jobs, job_files=job_files, switched=next_stack)
     results, interrupted = judged(found, len(rows), "runs", json=json)
     summary = RunsSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:
         asked = "".join(
             f" {flag} {value}" for flag, value in (("--only", only), ("--limit", limit)) if value is not None
         )
-        asked += "" if over_memory else " --fitting"
+        asked += ("" if over_memory else " --fitting") + (" --next-stack" if next_stack else "")
         write_whole(
             markdown,
             runs_page(summary, command=rows_command("runs", file, f" --fidelity {fidelity}{asked}"), page=markdown),

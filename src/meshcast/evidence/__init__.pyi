@@ -1,4 +1,6 @@
 from meshcast.evidence.calibrate.device_file import write_device_file as write_device_file
+from meshcast.evidence.calibrate.op_table import TableKernels as TableKernels
+from meshcast.evidence.calibrate.op_table import kernels_of_table as kernels_of_table
 from meshcast.evidence.calibrate.relower import Relowered as Relowered
 from meshcast.evidence.calibrate.relower import relower_file as relower_file
 from meshcast.evidence.calibrate.request import CalibrationOutcome as CalibrationOutcome
@@ -19,6 +21,11 @@ from meshcast.evidence.comparison.reality.asking import compare_measured as comp
 from meshcast.evidence.comparison.reality.asking import refuse_strangers as refuse_strangers
 from meshcast.evidence.comparison.reality.tables import print_reality as print_reality
 from meshcast.evidence.comparison.tables import print_comparison as print_comparison
+from meshcast.evidence.profiler.classes import ATTENTION as ATTENTION
+from meshcast.evidence.profiler.classes import CONVOLUTION as CONVOLUTION
+from meshcast.evidence.profiler.classes import MATMUL as MATMUL
+from meshcast.evidence.profiler.classes import class_of_name as class_of_name
+from meshcast.evidence.rank_correlation import spearman as spearman
 from meshcast.evidence.validate.astra import AstraSetting as AstraSetting
 from meshcast.evidence.validate.astra import AstraSummary as AstraSummary
 from meshcast.evidence.validate.astra import print_astra as print_astra
@@ -40,6 +47,7 @@ from meshcast.evidence.validate.markdown import accuracy_page as accuracy_page
 from meshcast.evidence.validate.markdown import rows_command as rows_command
 from meshcast.evidence.validate.ops.comparison import validate_ops as validate_ops
 from meshcast.evidence.validate.ops.comparison import write_programs as write_programs
+from meshcast.evidence.validate.ops.left_out import validate_left_out as validate_left_out
 from meshcast.evidence.validate.ops.page import OpsSummary as OpsSummary
 from meshcast.evidence.validate.ops.page import ops_page as ops_page
 from meshcast.evidence.validate.ops.page import print_ops as print_ops

@@ -205,8 +205,8 @@ def _rate(plan: Plan, device: Device) -> float:
     """FLOP/s that no product of the plan passes: the fastest of its types, at the highest clock."""
     peaks = device.matrix_flops
     names: tuple[str, ...] = {"fp32": ("f32", "tf32"), "tf32": ("tf32", "f32")}.get(plan.precision, ("bf16", "f16"))
-    if plan.precision in ("fp8", "mxfp8"):
-        names = ("f8", "f6", "f4", *names)
+    if plan.products != "plain":
+        names = ("f8", "f6", "f4", "i8", *names)
     known = [peaks[name] for name in names if name in peaks]
     fastest = max(known, default=max([*peaks.values(), *device.vector_flops.values()]))
     return fastest * max(1.0, device.clock_hz / device.peak_clock_hz)

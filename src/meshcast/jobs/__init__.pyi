@@ -80,5 +80,10 @@ from meshcast.jobs.stated.target import unknown_target as unknown_target
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
 from meshcast.jobs.traced.job import TraceJob as TraceJob
 from meshcast.jobs.traced.job import TraceSource as TraceSource
+from meshcast.jobs.traced.ranks import TracedRanks as TracedRanks
+from meshcast.jobs.traced.ranks import read_traced as read_traced
+from meshcast.jobs.traced.replay import Replayed as Replayed
+from meshcast.jobs.traced.replay import replay as replay
+from meshcast.jobs.traced.steps import TraceStep as TraceStep
 from meshcast.jobs.traced.tables import trace_json as trace_json
 from meshcast.jobs.traced.tables import trace_sections as trace_sections

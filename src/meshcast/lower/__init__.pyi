@@ -33,6 +33,7 @@ from meshcast.lower.overlap_choices import Overlap as Overlap
 from meshcast.lower.overwriting import writes_over as writes_over
 from meshcast.lower.products import is_summed as is_summed
 from meshcast.lower.products import is_tiny as is_tiny
+from meshcast.lower.radix_sorts import sorted_by_radix as sorted_by_radix
 from meshcast.lower.ragged_products import RaggedProducts as RaggedProducts
 from meshcast.lower.scheduled import lower_hlo as lower_hlo
 from meshcast.lower.separate_layers import Layers as Layers

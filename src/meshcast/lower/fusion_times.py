@@ -74,7 +74,7 @@ _CYCLES: dict[str, dict[str, int]] = {
     "erf": {},
 }  # fmt: skip
 _PLAIN = frozenset({"add", "subtract", "multiply", "divide"})
-_NARROW = frozenset({"bf16", "f8E4M3FN", "f8E5M2"})  # computed in f32
+_NARROW = frozenset({"bf16", "f8E4M3FN", "f8E5M2", "f4E2M1FN"})  # computed in f32
 # A join is a comparison and a branch; one along an inner dimension whose first piece is no multiple of a warp is made dear, so
 # that nothing slow is computed behind it (GpuHloCostAnalysis::HandleConcatenate).
 _JOIN_CYCLES, _UNEVEN_JOIN_CYCLES = 6.0, 400.0

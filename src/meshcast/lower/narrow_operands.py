@@ -1,4 +1,4 @@
-"""Operands of one byte that a product wants in the other order.
+"""Operands of one byte or less that a product wants in the other order.
 
 On NVIDIA's GPUs products of one-byte operands take both of them K-major. A training step needs each operand both ways: the
 weights' gradient sums over positions, along which neither activations nor gradients are contiguous. What a program quantises
@@ -36,8 +36,8 @@ def _is_narrow(kernel: Kernel) -> bool:
     gemm = kernel.geometry
     if not isinstance(gemm, Gemm):
         return False
-    left = element_bytes(gemm.lhs_dtype) == 1 and not gemm.lhs_contracting_minor
-    return left or (element_bytes(gemm.rhs_dtype) == 1 and not gemm.rhs_contracting_minor)
+    left = element_bytes(gemm.lhs_dtype) <= 1 and not gemm.lhs_contracting_minor
+    return left or (element_bytes(gemm.rhs_dtype) <= 1 and not gemm.rhs_contracting_minor)
 
 
 def _with_copies(schedule: Schedule, values: ValueTypes) -> Schedule:
@@ -69,7 +69,7 @@ def _product(
     major = [gemm.lhs_contracting_minor, gemm.rhs_contracting_minor]
     for place, dtype in enumerate((gemm.lhs_dtype, gemm.rhs_dtype)):
         value = reads[place]
-        if major[place] or element_bytes(dtype) != 1 or value not in made:
+        if major[place] or element_bytes(dtype) > 1 or value not in made:
             continue
         if value not in copies:
             tensor = values.tensors[value]

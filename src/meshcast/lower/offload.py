@@ -8,7 +8,6 @@ device at a time: the one in use, and the one on its way. How long that takes is
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
@@ -21,7 +20,7 @@ SLOTS_HELD = 2
 def with_offloaded_stacks(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with stacks that pass from one loop to another in the host's memory, inner blocks first."""
     steps: list[Step] = [_inside(step, values) for step in schedule.steps]
-    begun: Counter[int] = Counter()  # what offloaded stacks begin as
+    begun: set[int] = set()  # what offloaded stacks begin as
     for index, step in enumerate(tuple(steps)):
         if not isinstance(step, LoopStep):
             continue
@@ -38,12 +37,13 @@ def with_offloaded_stacks(schedule: Schedule, values: ValueTypes) -> Schedule:
                 continue
             held = values.new((SLOTS_HELD, *kind.shape[1:]), kind.dtype)
             slot = kind.bytes // step.trips
-            steps[index] = _moving(steps[index], stack, held, slot, values, fetched=False)
+            begun.add(step.reads[place])
+            steps[index] = _moving(
+                _beginning(steps[index], place, held, values), stack, held, slot, values, fetched=False
+            )
             for other in readers:
                 steps[other] = _moving(steps[other], stack, held, slot, values, fetched=True)
-            begun[step.reads[place]] += 1
-    read = Counter(value for step in steps for value in step.reads)
-    unused = {value for value, times in begun.items() if read[value] == times}
+    unused = begun.difference(schedule.outputs, *(step.reads for step in steps))
     return replace(schedule, steps=tuple(step for step in steps if not only_fills(step, unused)))
 
 
@@ -53,6 +53,15 @@ def _inside(step: Step, values: ValueTypes) -> Step:
     if isinstance(step, BranchStep):
         return replace(step, bodies=tuple(with_offloaded_stacks(body, values) for body in step.bodies))
     return step
+
+
+def _beginning(step: Step, place: int, held: int, values: ValueTypes) -> LoopStep:
+    """A loop that begins with what is held of a stack, though several of its stacks begin as the same zeros."""
+    assert isinstance(step, LoopStep)
+    kind = values.tensors[held]
+    reads = list(step.reads)
+    reads[place] = values.new(kind.shape, kind.dtype)
+    return replace(step, reads=tuple(reads))
 
 
 def _fills(loop: LoopStep, place: int) -> bool:

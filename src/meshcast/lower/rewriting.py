@@ -13,6 +13,7 @@ from meshcast.lower.kernel import Kernel, Step
 from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor
 
 FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
+_COPIED = FILLING | {"copy"}  # of one filled value, for each loop's value that begins with it
 
 
 class ValueTypes:
@@ -81,5 +82,6 @@ def only_fills(step: Step, stacks: frozenset[int] | set[int]) -> bool:
         isinstance(step, Kernel)
         and bool(step.writes)
         and stacks.issuperset(step.writes)
-        and FILLING.issuperset(step.ops)
+        and not FILLING.isdisjoint(step.ops)
+        and _COPIED.issuperset(step.ops)
     )

@@ -28,6 +28,7 @@ from meshcast.lower.kernel import (
     Step,
 )
 from meshcast.lower.liveness import FreeValues, stepped_slices
+from meshcast.lower.radix_sorts import as_on_a_gpu
 from meshcast.lower.recency import with_recency
 from meshcast.lower.reductions import is_identity
 from meshcast.lower.small_kernels import clears_first, copy_kernel, memset
@@ -63,7 +64,7 @@ def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool
         workload: A program with launches.
         backend: Whose compiler it was.
         tuned: Whether products are what an autotuner chose; False: a Triton fusion of a product alone would, once
-            timed, become the library's call more often than not, and gets its memset.
+            timed, become the library's call more often than not, and gets its memset, and sorts may become CUB's.
     """
     lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned, placed=backend == "xla-tpu")
     schedule = with_recency(lowering.block(workload.body), workload.tensors)
@@ -123,6 +124,8 @@ class _Scheduled:
             yield from self._copied(launch, ops)
             return
         read = {v for op in ops for v in op.results if wanted.get(v, set()) - {launch.name}}
+        if self._library and not self._tuned:
+            working = [as_on_a_gpu(op, ops, read) for op in working]
         results = {self._buffer.get(value, value) for value in read}
         members = self._in_place([(op, self._resolved(op.operands)) for op in working], results)
         stepped = stepped_slices(working, self._tensors) if self._looped else set()

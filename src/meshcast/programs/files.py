@@ -20,6 +20,7 @@ from meshcast.programs import bytecode, mlir
 from meshcast.programs.constants import shortened
 from meshcast.programs.probe import clean_bytecode, hlo_to_stablehlo, probe_text
 from meshcast.programs.program import Program, argument_names, from_module
+from meshcast.programs.quantised import has_quantised_types, without_quantised_types
 from meshcast.programs.reading_ahead import BYTECODE
 
 SIZE_LIMIT_VARIABLE = "MESHCAST_MAX_MODULE_BYTES"
@@ -106,6 +107,8 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
 
         local = hlo_text.is_partitioned(text)
         text = hlo_to_stablehlo(text, where=where)
+    if has_quantised_types(text):
+        text = without_quantised_types(text, where=where)
     probe_text(text, where=where)
     module = mlir.parse_module(text, where=where)
     return _finish(module, name=name, where=where, digest=digest, dims=dims, local=local, text=text)

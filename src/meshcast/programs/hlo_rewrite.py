@@ -149,6 +149,8 @@ class _Rewriter:
     def _start(self, instruction: Instruction, action: str) -> None:
         """The op itself, where it was started, with the shape its `done` gives."""
         instruction.opcode = "call" if action == "async" else action
+        # Of the pair's tuple, which the op itself does not have; the parser refuses it on most ops.
+        instruction.attributes.pop("output_to_operand_aliasing", None)
         result = self._results.get(instruction.name)
         if result is None:
             index = 0 if action == "copy" else 1

@@ -55,8 +55,8 @@ class AskingLoops:
             inner_whole += count * entry
             inner_device += count * computing
         device = durations.get(loop.label, 0.0)
-        loose = loose_launches(loop.body, graphs=self.costs.graphs, without=self.labels)
-        issuing = self.costs.iteration + issued_seconds(loop.body, self.costs, without=self.labels)
+        loose = loose_launches(loop.body, graphs=self.costs.graphs, without=self.labels, looped=True)
+        issuing = self.costs.iteration + issued_seconds(loop.body, self.costs, without=self.labels, again=True)
         turn = max(device - inner_device + loose * self.pause, issuing) + self.costs.predicate + inner_whole
         return loop.trips * turn + self.costs.predicate, loop.trips * device
 

@@ -23,7 +23,7 @@ import functools
 import math
 from bisect import bisect_left
 
-from meshcast.estimate import has_large_prime, solver_path, sorted_by_radix
+from meshcast.estimate import has_large_prime, solver_path
 from meshcast.hardware import Device
 from meshcast.lower import (
     CostKey,
@@ -32,6 +32,7 @@ from meshcast.lower import (
     LoweredProgram,
     Schedule,
     is_filter_gradient_call,
+    sorted_by_radix,
     summing_launches,
 )
 from meshcast.workload import DTYPE_BITS, Convolution, Factorisation, SortGeometry, Transform, element_bytes

@@ -8,6 +8,8 @@ from meshcast.zoo.builder import MODES as MODES
 from meshcast.zoo.builder import Builder as Builder
 from meshcast.zoo.builder import Program as Program
 from meshcast.zoo.builder import num_parameters as num_parameters
+from meshcast.zoo.dense_layers import DenseLayers as DenseLayers
+from meshcast.zoo.dense_layers import dense_programs as dense_programs
 from meshcast.zoo.dtypes import dtype_named as dtype_named
 from meshcast.zoo.families import FAMILIES as FAMILIES
 from meshcast.zoo.families import Unit as Unit

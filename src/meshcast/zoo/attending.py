@@ -9,16 +9,19 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.base import InfeasibleError, UnsupportedError, UsageError
-from meshcast.zoo.context_attention import balanced_positions, gathered, ring
+from meshcast.zoo.context_attention import balanced_positions, gathered, parts, ring
 from meshcast.zoo.fused_attention import AttentionCall, fused_call
 from meshcast.zoo.layers import attention, causal_attention, causal_mask, soft_cap
 from meshcast.zoo.saving import kept
 from meshcast.zoo.sharding import Axes, MeshLayout
 from meshcast.zoo.words import BATCH
 
-Kind = Literal["auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+Kind = Literal[
+    "auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts"
+]  # fmt: skip
 KINDS = get_args(Kind)
-FUSED = ("flash", "flash-ring", "flash-all-gather")
+FUSED = ("flash", "flash-ring", "flash-all-gather", "flash-parts")
+_WITHOUT_WINDOWS = {"flash-ring": ring, "flash-parts": parts}
 _HEADS: tuple[Axes, ...] = (BATCH, "context", "tensor", None)
 _WHOLE: tuple[Axes, ...] = (BATCH, None, "tensor", None)
 _FAR = -1e30
@@ -39,7 +42,8 @@ def attend(
     - `plain`: all scores, masked: `layers.causal_attention`; `plain-bf16` keeps them, and what becomes of them, in bf16 all the
       way, as MaxText does by default (`float32_logits` is off). `auto` is decided for a device before (`jobs.planned.attending`).
     - `flash`: the backend's fused kernel on every device's heads, scores in tiles (Dao 2022). Where "context" splits the
-      sequence, `flash-all-gather` (the same as `flash`) and `flash-ring`, positions in the order of `positions`.
+      sequence, `flash-all-gather` (the same as `flash`), `flash-ring` and `flash-parts` (PyTorch's), positions in the order of
+      `positions`.
     - `all-gather`: each device gathers all keys and values for its own positions (Llama 3, section 3.3.2). It is also what
       `plain` comes to where "context" splits the sequence.
     - `ring`: keys and values go round, a softmax of each part at a time (Liu 2023).
@@ -89,12 +93,14 @@ def _fused(
     how = AttentionCall(scale=q.shape[-1] ** -0.5, causal=causal, window=window, cap=cap)
     if shards == 1:
         kernel: Any = partial(fused_call, how=how)
-    elif layout.attention == "flash-ring" and window:
+    elif layout.attention in _WITHOUT_WINDOWS and window:
         raise UnsupportedError(
             f"a ring of fused blocks has no window, and this model's is {window}", fix="use attention=flash-all-gather"
         )
     else:
-        kernel = partial(ring if layout.attention == "flash-ring" else gathered, how=how, shards=shards)
+        kernel = partial(_WITHOUT_WINDOWS.get(layout.attention, gathered), how=how, shards=shards)
+    if layout.attention == "flash-parts" and shards > 1:
+        k, v = (layout.constrain(jnp.repeat(x, q.shape[2] // x.shape[2], axis=2), *_HEADS) for x in (k, v))
     found: jax.Array = layout.local(kernel, (_HEADS,) * 3, _HEADS)(q, k, v)
     return found
 

@@ -12,6 +12,12 @@ this order (`balanced_positions`); the loss is a mean over positions, whatever t
 - All-gather: every device gathers all keys, and each of its two chunks attends to those up to its own end. Devices differ
   in where these ends are, so there is a branch for each; all have (2 c + 1) C^2 pairs but for rounding, windows aside.
 
+- Parts: PyTorch's way (`torch.distributed.tensor.experimental._attention`, December 2024). Models repeat keys and values for
+  every head of queries before they attend (torchtitan's `repeat_kv`), all of that is gathered, and each device's part attended
+  to and merged as in a ring. Gradients of keys and values go round in fp32, a step behind every part's. Compiled, a collective is
+  waited for where it is issued (`_maybe_wrap_tensor` of `_functional_collectives.py` when tracing): nothing runs beside it, so
+  that the first part too is read from what was gathered.
+
 In the backward pass the kernels take the log-sums and outputs over all keys, so that each gives its keys' share; a ring's
 gradients of keys and values travel with them, and gathered ones are reduced into shares.
 """
@@ -72,13 +78,37 @@ def _round(shards: int, carry: Any, k: Any, v: Any, visit: Callable[[Any, Any, A
     return visit(carry, jnp.int32(shards - 1), k, v)
 
 
+Going = Callable[[int, Any, Any, Any, Callable[[Any, Any, Any, Any], Any]], Any]
+"""How a device meets every other one's keys and values."""
+
+
+def _from_all(keys: Any, values: Any) -> Going:
+    """`visit` as in `_round`, with parts of keys and values that were all gathered before."""
+
+    def going(shards: int, carry: Any, k: Any, v: Any, visit: Callable[[Any, Any, Any, Any], Any]) -> Any:
+        def turn(carry: Any, step: Any) -> tuple[Any, None]:
+            return visit(carry, step, *_part(keys, values, step, shards)), None
+
+        carry, _ = jax.lax.scan(turn, carry, jnp.arange(1, shards))
+        return carry
+
+    return going
+
+
+def _part(keys: Any, values: Any, step: Any, shards: int) -> tuple[Any, Any]:
+    """Keys and values of the device that is so many steps further on."""
+    place = (jax.lax.axis_index(AXIS) + step) % shards
+    k, v = (jax.lax.dynamic_index_in_dim(x, place, keepdims=False) for x in (keys, values))
+    return k, v
+
+
 def _is_earlier(step: Any, shards: int) -> Any:
     """Whether the keys of a step belong to a device whose first chunk comes before this one's."""
     own = jax.lax.axis_index(AXIS)
     return (own + step) % shards < own
 
 
-def _ring_forward(q: Any, k: Any, v: Any, how: AttentionCall, shards: int) -> Any:
+def _ring_forward(q: Any, k: Any, v: Any, how: AttentionCall, shards: int, going: Going = _round) -> Any:
     half = q.shape[1] // 2
     whole = replace(how, causal=False)
 
@@ -100,7 +130,7 @@ def _ring_forward(q: Any, k: Any, v: Any, how: AttentionCall, shards: int) -> An
         return output * _share(logs - both) + new.astype(jnp.float32) * _share(new_logs - both), both
 
     output, logs = forward(q, k, v, how)
-    output, logs = _round(shards, (output.astype(jnp.float32), logs), k, v, visit)
+    output, logs = going(shards, (output.astype(jnp.float32), logs), k, v, visit)
     output, logs = fused_result(output.astype(q.dtype)), fused_result(logs)
     return output, (q, k, v, logs, output)
 
@@ -120,7 +150,10 @@ def _before(x: Any) -> Any:
     return jnp.pad(x, [(0, x.shape[d] if d == 1 else 0) for d in range(x.ndim)])
 
 
-def _ring_backward(how: AttentionCall, shards: int, kept: Any, gradient: Any) -> Any:
+def _ring_backward(
+    how: AttentionCall, shards: int, kept: Any, gradient: Any, going: Going = _round, waited: bool = False
+) -> Any:
+    """Gradients; those of keys and values go round beside the next part's kernels, or are waited for, in fp32 then."""
     q, k, v, logs, output = kept
     half = q.shape[1] // 2
     whole = replace(how, causal=False)
@@ -140,16 +173,47 @@ def _ring_backward(how: AttentionCall, shards: int, kept: Any, gradient: Any) ->
             new = jax.lax.cond(_is_earlier(step, shards), earlier, later, k, v)
         else:
             new = backward(q, k, v, logs, gradient, output, whole)
+        dq = dq + new[0].astype(jnp.float32)
+        if waited:
+            return dq, *_moved(
+                shards, *(old + each.astype(jnp.float32) for old, each in zip(gone, new[1:], strict=True))
+            )
         dk, dv = _moved(shards, *gone)
-        return dq + new[0].astype(jnp.float32), dk + new[1], dv + new[2]
+        return dq, dk + new[1], dv + new[2]
 
     dq, dk, dv = backward(q, k, v, logs, gradient, output, how)
-    dq, dk, dv = _round(shards, (dq.astype(jnp.float32), dk, dv), k, v, visit)
-    dk, dv = _moved(shards, dk, dv)  # home
-    return dq.astype(q.dtype), dk, dv
+    if waited:
+        dk, dv = _moved(shards, *(x.astype(jnp.float32) for x in (dk, dv)))
+    dq, dk, dv = going(shards, (dq.astype(jnp.float32), dk, dv), k, v, visit)
+    if not waited:
+        dk, dv = _moved(shards, dk, dv)  # home
+    return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype)
 
 
 ring.defvjp(_ring_forward, _ring_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def parts(q: Any, k: Any, v: Any, how: AttentionCall, shards: int) -> Any:
+    """One device's part of attention over gathered keys, part by part; operands (B, L, heads, D), as many keys as queries."""
+    return _parts_forward(q, k, v, how, shards)[0]
+
+
+def _parts_forward(q: Any, k: Any, v: Any, how: AttentionCall, shards: int) -> Any:
+    keys, values = (jax.lax.all_gather(x, AXIS) for x in (k, v))
+    own = _part(keys, values, 0, shards)
+    output, (*_, logs, kept) = _ring_forward(q, *own, how, shards, going=_from_all(keys, values))
+    return output, (q, k, v, logs, kept)
+
+
+def _parts_backward(how: AttentionCall, shards: int, kept: Any, gradient: Any) -> Any:
+    q, k, v, logs, output = kept
+    keys, values = (jax.lax.all_gather(x, AXIS) for x in (k, v))
+    own = _part(keys, values, 0, shards)
+    return _ring_backward(how, shards, (q, *own, logs, output), gradient, going=_from_all(keys, values), waited=True)
+
+
+parts.defvjp(_parts_forward, _parts_backward)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))

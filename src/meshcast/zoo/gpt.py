@@ -54,12 +54,22 @@ def weights(config: GptConfig, layout: MeshLayout | None = None, *, scan: bool =
         {"widen": ShardedWeight((narrow, config.dim)), "narrow": ShardedWeight((config.dim, narrow))} if narrow else {}
     )
     return {
-        "tokens": ShardedWeight((vocab, narrow or config.dim), ("tensor", None)),
+        "tokens": _table((vocab, narrow or config.dim)),
         "positions": ShardedWeight((config.positions, config.dim)),
         "layers": stacked(layer, config.layers) if scan else [layer] * config.layers,
         **norm,
         **widths,
     }
+
+
+def _table(shape: tuple[int, ...]) -> ShardedWeight:
+    """The embedding, which is stored over "fsdp" like any other weight."""
+    return ShardedWeight(shape, ("tensor", "fsdp"))
+
+
+def _gathered(params: Any, layout: MeshLayout) -> jax.Array:
+    table: jax.Array = layout.gather(params["tokens"], _table(params["tokens"].shape))
+    return table
 
 
 def _length(config: GptConfig, seq: int | None) -> int:
@@ -81,7 +91,7 @@ def _positions(params: Any, length: int, layout: MeshLayout) -> jax.Array:
 
 
 def _embedded(params: Any, tokens: jax.Array, positions: jax.Array, layout: MeshLayout) -> jax.Array:
-    x = embed(params["tokens"], tokens, layout)
+    x = embed(_gathered(params, layout), tokens, layout)
     x = x @ params["widen"] if "widen" in params else x
     return layout.constrain(x, *layout.residual) + positions
 
@@ -90,7 +100,7 @@ def _logits(x: jax.Array, params: Any, layout: MeshLayout) -> jax.Array:
     x = layer_norm(x, params["norm_scale"], params["norm_bias"]) if "norm_scale" in params else x
     x = layout.whole(x)
     x = x @ params["narrow"] if "narrow" in params else x
-    return layout.constrain(jnp.einsum("bsd,vd->bsv", x, params["tokens"]), BATCH, "context", "tensor")
+    return layout.constrain(jnp.einsum("bsd,vd->bsv", x, _gathered(params, layout)), BATCH, "context", "tensor")
 
 
 def _block(x: jax.Array, w: Any, *, config: GptConfig, layout: MeshLayout, attend: Attend) -> jax.Array:

@@ -17,8 +17,10 @@ from meshcast.zoo.dtypes import dtype_named
 from meshcast.zoo.words import Gradients, Remat
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
-Precision = Literal["bf16", "fp32", "tf32", "fp8", "mxfp8"]
-Attention = Literal["auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather"]
+Precision = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4", "int8"]
+Attention = Literal[
+    "auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts"
+]  # fmt: skip
 Offload = Literal["none", "optimizer", "activations"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
@@ -31,7 +33,7 @@ PLAN_WORDS: dict[str, tuple[str, ...]] = {
     "gradients": get_args(Gradients),
 }
 # Precisions that others train in and that plans have no products of.
-UNMODELLED = ("fp4", "nvfp4", "mxfp4", "fp6", "int8", "int4", "fp16")
+UNMODELLED = ("fp4", "mxfp4", "fp6", "int4")
 PLAN_FLAG = "--plan"  # where a plan is given
 _EXAMPLES = {"layers-per-stage": "write such as layers-per-stage=7+8x14+7", "hsdp": "write such as hsdp=4x8"}
 _LARGEST = 2**24  # of any count: more than any machine has devices, and any model layers
@@ -55,10 +57,11 @@ class Plan:
         remat: What the backward pass computes again, a word of `zoo.words.Remat`.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: The schedule of a pipeline.
-        precision: The precision of products: `bf16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`.
+        precision: The precision of products: `bf16`, `fp16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`,
+            `nvfp4`, `int8`.
         attention: `auto` (as None: what the device has for the model, `jobs.planned.attending`), `plain` products or `flash` (the
             backend's fused kernel); where sequences are split `ring` (keys and values go round) or `all-gather` of plain
-            products, `flash-ring` or `flash-all-gather` of fused kernels (`flash` is the latter then).
+            products, `flash-ring`, `flash-all-gather` or `flash-parts` of fused kernels (`flash` is the second then).
         offload: `optimizer`: its state lives in the host's memory; `activations`: what the forward pass saves does until it is
             needed.
         gradients: The type that gradients are added up, kept and reduced over replicas in.
@@ -167,6 +170,8 @@ class Plan:
     @property
     def compute_dtype(self) -> str:
         """The type of activations, as models call it."""
+        if self.precision == "fp16":
+            return "float16"
         return "bfloat16" if self.in_half else "float32"
 
     @property
@@ -177,7 +182,7 @@ class Plan:
     @property
     def products(self) -> str:
         """How products with weights are made, a name of `zoo.products.KINDS`."""
-        return self.precision if self.precision in ("fp8", "mxfp8") else "plain"
+        return "plain" if self.precision in ("bf16", "fp16", "tf32", "fp32") else self.precision
 
     @property
     def devices(self) -> int:

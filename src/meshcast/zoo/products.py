@@ -1,4 +1,4 @@
-"""Products of activations with weights, in the compute dtype or in fp8.
+"""Products of activations with weights, in the compute dtype or in fewer bits.
 
 fp8 after Micikevicius 2022 (`arXiv:2209.05433`): inputs in E4M3, gradients in E5M2, each tensor scaled such that its largest
 value is the format's largest ("current scaling": the scale is that of the values themselves), sums in fp32:
@@ -13,11 +13,20 @@ for the backward pass as the product reads them: in 8 bits, once for all product
 the kernel that rounds them and inside of the product, so that no pass looks for a tensor's largest value. StableHLO has no
 such product: the program rounds without scales and moves 8 bits a value where hardware moves 8.25. It is there for its cost,
 not to be run.
+
+"nvfp4" is E2M1 in all three products, with a scale in E4M3 for each block of 16 values and one of the tensor above them (NVIDIA
+2025, `arXiv:2509.25149`), so that a pass looks for the largest value first, as Transformer Engine's `NVFP4BlockScaling` does. Of
+blocks' scales, random Hadamard transforms of 16 x 16 values and stochastic rounding, which the rounding kernels do, no byte is
+counted: 4 bits a value where hardware moves 4.5.
+
+"int8" rounds inputs, weights and gradients to whole numbers of 8 bits and adds up in 32, all three products (AQT as MaxText
+configures it, `layers/quantizations.py`: fwd, dlhs and drhs of 8 bits).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,8 +36,25 @@ from meshcast.base import UsageError
 from meshcast.zoo.saving import KEPT, ODD_PRODUCT, kept
 from meshcast.zoo.sharding import Axes, MeshLayout
 
-KINDS = ("plain", "fp8", "mxfp8")
-_LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0}
+_LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0, jnp.float4_e2m1fn: 6.0, jnp.int8: 127.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Narrow:
+    """Products in fewer bits: the types of inputs and weights, and of gradients, and whether blocks scale themselves."""
+
+    inputs: Any
+    gradients: Any
+    blocks: bool = False
+
+
+_NARROW = {
+    "fp8": _Narrow(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e5m2),
+    "mxfp8": _Narrow(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e4m3fn, blocks=True),
+    "nvfp4": _Narrow(inputs=jnp.float4_e2m1fn, gradients=jnp.float4_e2m1fn),
+    "int8": _Narrow(inputs=jnp.int8, gradients=jnp.int8),
+}
+KINDS = ("plain", *_NARROW)
 
 
 def product(
@@ -86,22 +112,23 @@ def _quantised(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
     """Values in a narrow format, and their scale."""
     wide = x.astype(jnp.float32)
     scale = jnp.maximum(jnp.max(jnp.abs(wide)), 1e-30) / _LARGEST[dtype]
-    return (wide / scale).astype(dtype), scale
+    scaled = wide / scale
+    return (jnp.round(scaled) if dtype == jnp.int8 else scaled).astype(dtype), scale
 
 
 def _narrow(equation: str, x: tuple[jax.Array, jax.Array], w: tuple[jax.Array, jax.Array], dtype: Any) -> jax.Array:
     """The product in the wider type, as the matrix engine rounds its sums; scales are applied behind it."""
-    y = jnp.einsum(equation, x[0], w[0], preferred_element_type=dtype)
-    return y * (x[1] * w[1]).astype(dtype)
+    whole = x[0].dtype == jnp.int8  # adds up in whole numbers
+    y = jnp.einsum(equation, x[0], w[0], preferred_element_type=jnp.int32 if whole else dtype)
+    return y.astype(dtype) * (x[1] * w[1]).astype(dtype)
 
 
 def _scaled(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool, name: str) -> Any:
-    """The products in 8 bits as a function of the input and the weights."""
-    blocks = layout.products == "mxfp8"
-    inputs_dtype, gradients_dtype = jnp.float8_e4m3fn, jnp.float8_e4m3fn if blocks else jnp.float8_e5m2
+    """The products in fewer bits as a function of the input and the weights."""
+    kind = _NARROW[layout.products]
 
     def narrowed(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
-        if not blocks:
+        if not kind.blocks:
             return _quantised(x, dtype)
         return jnp.clip(x, -_LARGEST[dtype], _LARGEST[dtype]).astype(dtype), jnp.ones((), jnp.float32)
 
@@ -109,10 +136,10 @@ def _scaled(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool,
     left, right = inputs.split(",")
 
     def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
-        narrow, scale = narrowed(x, inputs_dtype)
+        narrow, scale = narrowed(x, kind.inputs)
         if not held:
             narrow, scale = layout.constrain(kept(narrow, name), *over), kept(scale, name)
-        made = [_narrow(equation, (narrow, scale), narrowed(w, inputs_dtype), x.dtype) for w in weights]
+        made = [_narrow(equation, (narrow, scale), narrowed(w, kind.inputs), x.dtype) for w in weights]
         return made, (narrow, scale, weights, jnp.zeros((), x.dtype))  # of the last the type alone
 
     def backward(saved: Any, gradients: list[jax.Array]) -> tuple[jax.Array, ...]:
@@ -120,8 +147,8 @@ def _scaled(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool,
         gradient_of_input: Any = None
         gradients_of_weights = []
         for w, gradient in zip(weights, gradients, strict=True):
-            rounded = narrowed(gradient, gradients_dtype)
-            again = narrowed(w, inputs_dtype)
+            rounded = narrowed(gradient, kind.gradients)
+            again = narrowed(w, kind.inputs)
             part = _narrow(f"{result},{right}->{left}", rounded, again, like.dtype)
             gradient_of_input = part if gradient_of_input is None else gradient_of_input + part
             gradients_of_weights.append(_narrow(f"{left},{result}->{right}", (narrow, scale), rounded, w.dtype))

@@ -206,9 +206,13 @@ class MeshLayout:
         dimension = self.spread_dimension(struct, axis)
         if dimension == WHOLE:
             return struct
+        return self._over(struct, dimension, axis)
+
+    def _over(self, struct: jax.ShapeDtypeStruct, dimension: int, axes: Axes) -> jax.ShapeDtypeStruct:
         assert self.mesh is not None
-        spec = [*struct.sharding.spec, *(None,) * (len(struct.shape) - len(struct.sharding.spec))]
-        spec[dimension] = axis
+        had = struct.sharding.spec if struct.sharding is not None else ()
+        spec = [*had, *(None,) * (len(struct.shape) - len(had))]
+        spec[dimension] = axes
         return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=NamedSharding(self.mesh, P(*spec)))
 
     def spread_over_replicas(self, struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
@@ -218,10 +222,19 @@ class MeshLayout:
         (Megatron's distributed optimizer has a group for each of the two, context ranks in both).
         """
         spec = struct.sharding.spec if struct.sharding is not None else ()
-        used = {name for entry in spec for name in ((entry,) if isinstance(entry, str) else entry or ())}
-        for axis in ("data", "context", "expert"):
-            struct = self.spread(struct, axis) if axis not in used else struct
-        return struct
+        used = _named(struct)
+        axes = [axis for axis in ("data", "context", "expert") if axis not in used and self.present(axis)]
+        apart = struct
+        for axis in axes:
+            apart = self.spread(apart, axis)
+        if len(_named(apart)) == len(used) + len(axes):
+            return apart
+        # Too few whole dimensions for an axis each: all of them share one, where there is one that they divide.
+        together = tuple(axes)
+        for dimension, extent in enumerate(struct.shape):
+            if not (spec[dimension : dimension + 1] or (None,))[0] and extent % self.size(together) == 0:
+                return self._over(struct, dimension, together)
+        return apart
 
     def spread_dimension(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> int:
         """The dimension that `spread` divides, `WHOLE` where there is none."""
@@ -236,6 +249,12 @@ class MeshLayout:
         if count % self.size(axes):
             split = {name: self.size(name) for name in self.present(axes)}
             raise UndividedError(what, count, split, fix="change the mesh, or the size it has to divide")
+
+
+def _named(struct: jax.ShapeDtypeStruct) -> set[str]:
+    """The axes that an argument is sharded over."""
+    spec = struct.sharding.spec if struct.sharding is not None else ()
+    return {name for entry in spec for name in ((entry,) if isinstance(entry, str) else entry or ())}
 
 
 def _with_context(axes: Axes) -> Axes:

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from meshcast.estimate.gpu.functions import index_instructions, instructions_per_work
-from meshcast.estimate.gpu.sorting import sorted_by_radix
-from meshcast.lower import Kernel, KernelKind, Recency
+from meshcast.lower import Kernel, KernelKind, Recency, sorted_by_radix
 from meshcast.workload.graph import Indexed, Reduction, Tensor
 from meshcast.workload.shapes import SortGeometry, Transform
 from tests.estimate.conformance import gemm, pass_over

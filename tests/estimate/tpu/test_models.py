@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -24,7 +25,18 @@ from tests.estimate.formulas import by_formula
 from tests.estimate.test_solvers import call as solver_call
 
 V6E, V5E, V4 = (load_device(name) for name in ("tpu-v6e", "tpu-v5e", "tpu-v4"))
-GENERATIONS = ("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "tpu-v7-core")
+GENERATIONS = (
+    "tpu-v2",
+    "tpu-v2-core",
+    "tpu-v3",
+    "tpu-v3-core",
+    "tpu-v4",
+    "tpu-v5e",
+    "tpu-v5p",
+    "tpu-v6e",
+    "tpu-v7",
+    "tpu-v7-core",
+)
 
 
 def machine(name: str = "tpu-v6e", **changed: float) -> TpuMachine:
@@ -187,6 +199,16 @@ def test_windows_overlap() -> None:
     small, large = (pass_over(4 * n, 4 * n, vector=n, functions=n) for n in (2**19, 2**24))
     per_element = seconds(small) / 2**19, seconds(large) / 2**24
     assert per_element[0] > 1.5 * per_element[1]
+
+
+def test_longer_loops_in_vmem_are_pipelined_and_never_faster_than_shorter_ones() -> None:
+    """Beyond one window of 2^20 elements the shorter engines are hidden: twice the elements, hardly more time at first."""
+    times = [
+        seconds(pass_over(4 * n, 4 * n, vector=n, functions=n)) for n in (2**20, 2**20 + 2**14, 2**21, 2**22, 2**23)
+    ]
+    assert all(b > 0.999 * a for a, b in pairwise(times))
+    assert times[4] == pytest.approx(2 * times[3], rel=0.05)
+    assert times[1] < 1.02 * times[0]
 
 
 def test_scalars_cost_almost_nothing() -> None:

@@ -62,8 +62,8 @@ def test_chips_are_devices_of_the_catalogue() -> None:
     assert names == {
         "v4(inferred)": "tpu-v4", "v5e": "tpu-v5e", "v5p": "tpu-v5p", "v6e": "tpu-v6e", "tpu7x": "tpu-v7-core",
     }  # fmt: skip
-    with pytest.raises(UnsupportedError, match="v2"):
-        device_of(row(chip="v2"))
+    with pytest.raises(UnsupportedError, match="v1"):
+        device_of(row(chip="v1"))
 
 
 def test_choices(tmp_path: Path) -> None:

@@ -213,7 +213,10 @@ def test_every_layer_has_its_part(layers: int, parts: int) -> None:
 def test_attention_is_the_row_s_and_moves_keys_as_the_stack_does() -> None:
     assert target(attention="splash", device="tpu-v5e", framework="maxtext").plan["attention"] == "flash"
     assert target(attention="plain", framework="maxtext").plan["attention"] == "plain"
-    assert target(degrees={"fsdp": 4, "cp": 2}, mbs=1.0).plan["attention"] == "flash-all-gather"
+    split = {"fsdp": 4, "cp": 2}
+    assert target(degrees=split, mbs=1.0).plan["attention"] == "flash-parts"
+    assert target(degrees=split, mbs=1.0, extra=Extras.read("window=1024")).plan["attention"] == "flash-all-gather"
+    assert target(degrees=split, mbs=1.0, attention="plain").plan["attention"] == "all-gather"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +231,7 @@ def test_attention_is_the_row_s_and_moves_keys_as_the_stack_does() -> None:
         ({"degrees": {"fsdp": 1, "cp": 8}, "counts": {**LLAMA, "gbs": 1}, "mbs": 1.0}, {"dp": 1, "fsdp": 1, "zero": 3}),
         # Half a sequence for each rank: two of them share one by position.
         ({"counts": {**LLAMA, "gbs": 4}, "mbs": 0.5}, {"fsdp": 4, "cp": 2, "mbs": 1, "zero": 3}),
+        ({"counts": {**LLAMA, "gbs": 12}, "mbs": 1.5}, {"fsdp": 4, "cp": 2, "mbs": 3, "zero": 3}),
     ],
 )
 def test_what_ranks_store_in_shares(changes: dict[str, Any], plan: dict[str, int]) -> None:

@@ -11,8 +11,12 @@ from typer.testing import CliRunner
 
 from meshcast.cli.app import app
 from meshcast.evidence.validate.runs.comparison import set_apart, source_name, validate_run
+from meshcast.evidence.validate.runs.next_stack import CHOICES, likeness, next_stack
+from meshcast.evidence.validate.runs.planned import row_target
 from meshcast.evidence.validate.runs.rows import RunRow
+from meshcast.hardware import load_device
 from meshcast.jobs.stated.run import StatedRun
+from meshcast.options import load_stack
 from meshcast.options.options import Options
 
 HEADER = (
@@ -114,7 +118,7 @@ def test_tables_name_what_is_missing_and_assumed(file: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"precision": "nvfp4"}, "unsupported: --plan: precision=nvfp4"),
+        ({"precision": "nvfp4"}, "unsupported: --plan: precision=nvfp4, and a100-sxm-80gb multiplies"),
         (
             {"precision": "int8", "model": "resnet50", "degrees": {}, "counts": {"gbs": 1024}, "mbs": 128.0},
             "unsupported: precision: resnet50 has no products in int8",
@@ -125,6 +129,19 @@ def test_products_that_no_plan_has_are_unsupported(changes: dict[str, Any], why:
     found = validate_run(run_row(**changes), Options()).row.why
     assert found is not None
     assert found.startswith(why)
+
+
+def test_the_next_stack_is_another_one_that_fuses_alike() -> None:
+    gpu, tpu = load_device("h100-sxm"), load_device("tpu-v5e")
+    assert next_stack("composer", gpu) == "pytorch-fsdp"  # both eager, gather ahead of need
+    assert next_stack("maxtext", gpu) == next_stack("maxtext", tpu) == "xla"
+    assert likeness(load_stack("nemo"), load_stack("megatron")) == len(CHOICES)  # one stack under two names
+    assert next_stack("nemo", gpu) not in ("nemo", "megatron")
+    own, other = row_target(run_row()), row_target(run_row(), switched=True)
+    assert own.stack is not None
+    assert other.stack is not None
+    assert other.stack.name == next_stack(own.stack.name, gpu) != own.stack.name
+    assert other.plan["remat"] == own.plan["remat"]
 
 
 def test_what_ran_is_timed_and_named_where_it_is_predicted_not_to_fit() -> None:

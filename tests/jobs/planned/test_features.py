@@ -88,7 +88,7 @@ def test_recomputed_attention_is_known_as_such(plan: str) -> None:
     assert found.hfu / found.mfu == pytest.approx(said.total_flops / said.model_flops)
 
 
-@pytest.mark.parametrize("attention", ["flash", "flash-ring", "flash-all-gather"])
+@pytest.mark.parametrize("attention", ["flash", "flash-ring", "flash-all-gather", "flash-parts"])
 def test_fused_attention_is_counted_as_such_where_sequences_are_split(attention: str) -> None:
     alone = redundancy("llama3-tiny", Plan.parse("attention=flash,mbs=8"), settings={"batch": "8"})
     split = redundancy("llama3-tiny", Plan.parse(f"cp=2,attention={attention},mbs=8"), settings={"batch": "8"})

@@ -27,6 +27,7 @@ CASES = [
     (*LLAMA, "cp=4,mbs=8"),
     (*GPT, "fsdp=4,cp=2,attention=ring,mbs=2,remat=full"),
     (*LLAMA, "tp=2,cp=4,attention=flash-ring,mbs=8"),
+    (*LLAMA, "tp=2,cp=4,attention=flash-parts,mbs=8"),
     (*WINDOW, "cp=2,attention=flash-all-gather,mbs=8"),
     (*LLAMA, "dp=2,cp=4,attention=flash,mbs=4,remat=full"),
     (*GPT, "dp=4,zero=1,mbs=1,remat=selective"),

@@ -14,7 +14,7 @@ from meshcast.jobs.planned import Plan
 degrees = st.integers(min_value=1, max_value=64)
 
 
-SPLIT = ("ring", "all-gather", "flash-ring", "flash-all-gather")
+SPLIT = ("ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts")
 
 
 @st.composite
@@ -117,8 +117,7 @@ def test_zero_3_shares_the_weights_out_over_replicas() -> None:
         ("dp==2", UsageError, "positive"),
         ("DP=2", UsageError, "a plan has no 'DP'"),
         ("precision=fp9", UsageError, "did you mean 'fp8'"),
-        ("precision=nvfp4", UnsupportedError, "plans have no such products"),
-        ("precision=int8", UnsupportedError, "plans have no such products"),
+        ("precision=mxfp4", UnsupportedError, "plans have no such products"),
         ("stack=", UsageError, "KEY=VALUE"),
         ("attention=sdpa", UsageError, "none of auto, plain, plain-bf16, flash"),
         ("offload=weights", UsageError, "none of none, optimizer, activations"),

@@ -15,6 +15,7 @@ from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target, planned_model
 from meshcast.programs.program import Program
+from meshcast.zoo.sharding import MeshLayout
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,32 @@ def test_mxfp8_needs_a_device_that_has_blocks_and_looks_for_no_largest_value() -
         for run in (tensor, blocks)
     ]
     assert numbers[1] < numbers[0]
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype", "on", "without"),
+    [
+        ("nvfp4", "f4E2M1FN", "b200", "h100-sxm"),
+        ("int8", "i8", "tpu-v6e", "tpu-v3"),
+        ("fp16", "f16", "v100-sxm2-32gb", ""),
+    ],
+)
+def test_products_are_in_the_type_asked_for(precision: str, dtype: str, on: str, without: str) -> None:
+    options = Options(on=on, plan=f"precision={precision}", settings={"batch": "2", "seq": "32"})
+    assert prepare("llama3-tiny", options).workload.totals.matrix_flops[dtype] > 0
+    if without:
+        with pytest.raises(UnsupportedError, match=f"precision={precision}, and {without} multiplies"):
+            prepare("llama3-tiny", options.having(on=without))
+
+
+def test_state_is_shared_out_over_all_ranks_whatever_the_number_of_layers() -> None:
+    """Three layers: `dp` does not divide them, and goes with `cp` over the width."""
+    layout = MeshLayout.of({"data": 2, "context": 2, "tensor": 2}, axes=("data", "context", "tensor"))
+    for layers in (2, 3):
+        weight = layout.struct((layers, 16, 8), "float32", None, None, "tensor")
+        spread = layout.spread_over_replicas(weight)
+        assert spread.sharding is not None
+        assert spread.sharding.shard_shape(spread.shape) in ((1, 8, 4), (3, 4, 4))
 
 
 def test_what_does_not_fit_is_infeasible() -> None:

@@ -165,8 +165,8 @@ def test_what_is_uneven_but_right(tmp_path: Path) -> None:
 
 
 def test_collectives_that_nobody_models(tmp_path: Path) -> None:
-    error = refused(job(tmp_path, [[collective(1, 1, kind=3)]] * 2), UnsupportedError)
-    assert "node 1 'c1' (at byte 8) is a collective of type 3" in error.message
+    error = refused(job(tmp_path, [[collective(1, 1, kind=10)]] * 2), UnsupportedError)
+    assert "node 1 'c1' (at byte 8) is a collective of type 10" in error.message
 
 
 def test_durations_that_are_not_there(tmp_path: Path) -> None:

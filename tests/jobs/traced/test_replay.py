@@ -15,7 +15,7 @@ from meshcast.chakra import ChakraTrace, Node, NodeType, NodeValues, read_trace,
 from meshcast.hardware.conditions import Conditions
 from meshcast.jobs.traced import find_traces, names_traces
 from meshcast.jobs.traced.heeded import HEEDED, HEEDED_BY_ESTIMATES, REFUSED
-from meshcast.jobs.traced.ranks import read_job, with_speeds
+from meshcast.jobs.traced.ranks import read_traced, with_speeds
 from meshcast.options.options import KEPT, Options, option_places
 from tests.jobs.traced.jobs import collective, compute, job, receive, send
 
@@ -45,7 +45,7 @@ def test_the_lowest_number_goes_first(tmp_path: Path) -> None:
 def test_a_collective_waits_for_the_last(tmp_path: Path) -> None:
     prefix = job(tmp_path, [[compute(1, micros), collective(2, 5, 1)] for micros in (10, 30, 20, 20)])
     assert step_us(prefix) == pytest.approx(35)
-    assert len(read_job(find_traces(prefix)).classes) == 3
+    assert len(read_traced(find_traces(prefix)).classes) == 3
 
 
 def test_messages_and_groups(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_messages_and_groups(tmp_path: Path) -> None:
     ]
     prefix = job(tmp_path, pair, {"1": [0, 1], "2": [2, 3]})
     assert step_us(prefix) == pytest.approx(10 + 4 + 6 + 3)
-    assert len(read_job(find_traces(prefix)).classes) == 2
+    assert len(read_traced(find_traces(prefix)).classes) == 2
 
 
 def test_a_job_is_read_once_until_its_files_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_slow_device(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no device 4 among 4"):
         step_us(prefix, conditions=Conditions(speed={4: 0.5}))
     pairs = [[compute(1, 10), collective(2, 5, 1, pg_name=str(rank // 2))] for rank in range(4)]
-    found = read_job(find_traces(job(tmp_path, pairs, {"0": [0, 1], "1": [2, 3]})))
+    found = read_traced(find_traces(job(tmp_path, pairs, {"0": [0, 1], "1": [2, 3]})))
     assert found.classes == (0,)
     assert with_speeds(found, (1.0, 1.0, 0.5, 1.0)).classes == (0, 2, 3)
 
@@ -272,3 +272,13 @@ def test_memory_that_does_not_fit_and_that_is_not_known(tmp_path: Path) -> None:
     unknown = predict(job(tmp_path, [[compute(1, 10)]]), on="v100-sxm2-32gb")
     assert unknown.to_json()["memory_bytes"]["peak"] is None
     assert "not known" in str(unknown)
+
+
+def test_a_gather_and_a_scatter_take_what_passes_the_port_of_their_root(tmp_path: Path) -> None:
+    """A gather of shards moves over the root's port what an all-gather moves over every port; a scatter the same way back."""
+    size = 1 << 20
+    taken = {
+        name: step_us(job(tmp_path, [[collective(1, 0, kind=kind, size=bytes)]] * 4))
+        for name, kind, bytes in (("all_gather", 2, size), ("gather", 3, size), ("scatter", 4, 4 * size))
+    }
+    assert taken["gather"] == taken["scatter"] == taken["all_gather"] > 0

@@ -250,8 +250,8 @@ def test_what_is_written_on_the_command_line_wins_over_the_stack() -> None:
         ("maxtext", "masked", "all-gather"),
         ("megatron", "grouped", "ring"),
         ("nemo", "grouped", "ring"),
-        ("pytorch-fsdp", "grouped", "all-gather"),
-        ("megatron-2022", "grouped", "all-gather"),
+        ("pytorch-fsdp", "grouped", "parts"),
+        ("megatron-2022", "grouped", "parts"),
     ],
 )
 def test_shipped_files_say_how_experts_and_split_sequences_run(name: str, ragged: str, context: str) -> None:

@@ -14,8 +14,10 @@ channels in and out run on a direct kernel, too.
 On CUDA cores (fp32 where tensor cores have no TF32) cuDNN's benchmark takes Winograd's algorithm for filters of 3 x 3, up to
 what all multiplications would take at the peak: estimates lie at or above the speed of light.
 
-Gradients of dilated layers are forward calls whose filter is an image. Their sum over K is not split, and every element of it is
-found by itself: `K * gathered cycles` beside the products.
+Gradients of dilated layers are forward calls whose filter is an image. Their sum over K is not split, and goes in steps of equal
+bytes of each row, which are found anew for every step: `K * width / 4 * gathered cycles` beside the products. A step of CUTLASS's
+implicit GEMMs on tensor cores is 16 numbers of 4 bytes (`tf32_128x128_16x4`, as cuDNN's kernels in the profiles are called) or 32
+of 2 (`f16_128x128_32x4`), and takes as long.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ GROUP_TILE = 64  # channels of a tile that groups share: cuDNN's narrowest for t
 WINOGRAD = (
     2.25  # multiplications that F(2x2, 3x3) saves: 36 of four results become 16 (Lavin and Gray 2016, section 4.1)
 )
+TF32_BYTES = 4
 IMAGE = 2  # times the results' pixels that a filter has which is an image
 _OWN_KERNELS = frozenset({(3, 3), (5, 5), (7, 7)})  # filters that cuDNN has depthwise kernels for (conv2d_c1_k1_nhwc)
 _OWN_GRADIENTS = frozenset({(3, 3), (5, 5)})  # those whose gradients it has kernels for
@@ -61,7 +64,7 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     taps = math.prod(shape.kernel)
     work = product_time(product, machine)
     if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
-        work = work.then(_gathered(product.k, machine))
+        work = work.then(_gathered(product.k * product.width / TF32_BYTES, machine))
     return replace(work, matrix_joules=joules)
 
 
@@ -96,7 +99,7 @@ def _by_winograd(shape: Convolution, *, gradient: bool) -> bool:
 
 
 def _gathered(summed: float, machine: GpuMachine) -> GpuWork:
-    """What a sum over `summed` elements takes beyond its products where each of them is found by itself."""
+    """What a sum over `summed` elements of 4 bytes takes beyond its products where each of them is found by itself."""
     seconds = summed * machine.parameters.gathered_cycles / machine.clock
     terms = machine.named(("finding an image's elements", "find = k c", seconds, "s"))
     return GpuWork(time=seconds, compute=seconds, computing=0.0, formula="t = find", terms=terms)

@@ -29,9 +29,10 @@ from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
 
-# Inside a CUDA graph kernels follow each other in about half of what a launch latency leaves beside the smallest kernel:
-# 0.16 us on the H200, from programs of a thousand small kernels.
-GRAPH_GAP = 0.5
+# Inside a CUDA graph a kernel begins as the one before it ends: a tenth of what a launch latency leaves beside the least kernel,
+# 0.03 us on the H200. Three profiles of programs with graphs have medians of -0.19, -0.13 and 0.03 us (the `-graphs` files of
+# `data/measured/h200-profiles`), and an LSTM's step takes 0.02 us a kernel longer than its kernels do one by one.
+GRAPH_GAP = 0.1
 # A kernel that lasts longer is slower than predicted by less: latencies and small tiles no longer count (90 % of 870 kernels of
 # models and public libraries' programs on an H200).
 LONG_S, LONG_HIGH = 50e-6, 1.4

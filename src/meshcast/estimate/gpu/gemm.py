@@ -71,7 +71,13 @@ def _aligned(shape: Gemm, machine: GpuMachine) -> float:
     if min(shape.m, shape.n) == 1:
         return 1.0
     if not shape.padded:  # cuBLAS picks kernels by the alignment of its least aligned rows
-        return 1.0 if shape.alignment >= ALIGNMENT else p.unpadded if shape.alignment >= 4 else p.unpadded_odd
+        if (
+            shape.alignment >= ALIGNMENT or shape.precision == "HIGHEST"
+        ):  # fp32 by plain cores: element by element anyway
+            return 1.0
+        if shape.alignment >= 4:
+            return p.unpadded
+        return p.unpadded_odd_output if shape.reads_aligned else p.unpadded_odd
     if not shape.reads_aligned:
         return p.misaligned
     return 1.0 if shape.writes_aligned else p.misaligned_output
@@ -113,7 +119,7 @@ def _elemental(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
 
 def is_tiny(shape: Gemm) -> bool:
     """Whether it is a batch of products that each fit a small tile, which XLA's own (Triton) kernels then take one by one."""
-    return shape.batch > 1 and max(shape.m, shape.n) <= TINY and shape.precision == "DEFAULT"
+    return shape.batch > 1 and shape.padded and max(shape.m, shape.n) <= TINY and shape.precision == "DEFAULT"
 
 
 def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:

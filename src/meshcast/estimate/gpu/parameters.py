@@ -84,6 +84,7 @@ class GpuParameters:
         "share left where a library runs rows as they are, and they are a multiple of 4 bytes", 0.29
     )
     unpadded_odd: float = _about("the same where rows are a multiple of 2 bytes only", 0.14)
+    unpadded_odd_output: float = _about("the same where those are the result's rows alone", 0.1)
     byte_direct: float = _about(
         "share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12
     )
@@ -92,9 +93,7 @@ class GpuParameters:
     depthwise_instructions: float = _about("instructions per multiply-add of depthwise convolutions", 5.7)
     general_index: float = _about("instructions per element that kernels for any shape work out indices with", 785.0)
     general_tap: float = _about("instructions per multiply-add of a depthwise kernel for any filter", 146.0)
-    gathered_cycles: float = _about(
-        "an element of a forward convolution's sum whose filter is an image, in cycles", 50.0
-    )
+    gathered_cycles: float = _about("4 bytes of a forward convolution's sum whose filter is an image, in cycles", 50.0)
     flash_share: float = _about("share of peak of fused attention's products", 0.9)
     flash_exp: float = _about("exponentials of fused attention that products do not hide", 1.0)
     flash_fill: float = _about("keys that filling a tile's pipeline and writing its result cost", 60.0)

@@ -81,17 +81,22 @@ def missed_bytes(shape: Indexed, machine: GpuMachine) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _ranks(picks: Picks) -> tuple[Array, Array]:
-    """(rows, expected picks) of bins of ranks; `r^-S` is summed as an integral over the wide ones."""
+    """(rows, expected picks) of bins of ranks."""
     if not picks.skew:
         return np.array([float(picks.rows)]), np.array([float(picks.count)])
-    edges = np.unique(np.geomspace(1, picks.rows + 1, BINS).round())
+    sizes, weights = zipf_bins(picks.rows, picks.skew)
+    return sizes, picks.count * weights / weights.sum()
+
+
+def zipf_bins(rows: int, skew: float) -> tuple[Array, Array]:
+    """(rows, weight) of bins of ranks by a Zipf law; `r^-S` is summed as an integral over the wide ones."""
+    edges = np.unique(np.geomspace(1, rows + 1, BINS).round())
     low, high = edges[:-1], edges[1:]
     sizes = high - low
-    power = 1 - picks.skew
+    power = 1 - skew
     bounds = (low - 0.5, high - 0.5)
     inside = np.log(bounds[1] / bounds[0]) if not power else (bounds[1] ** power - bounds[0] ** power) / power
-    weights = np.where(sizes > 1, inside, low**-picks.skew)
-    return sizes, picks.count * weights / weights.sum()
+    return sizes, np.where(sizes > 1, inside, low**-skew)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """Sorts, as XLA:GPU makes them: bitonic in tiles of shared memory, CUB's radix sorts, a kernel for the few largest.
 
-Which of them follows XLA's `sort_rewriter.cc` (tables for Hopper and Ampere, by the keys' bits, rows and their length) and
-`topk_specializer.cc`. Times are from the probes `ordering` on an H200 (`data/measured/h200-profile`).
+Which of them follows XLA's `sort_rewriter.cc` (`lower.radix_sorts`) and `topk_specializer.cc`.
+Times are from the probes `ordering` on an H200 (`data/measured/h200-profile`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
-from meshcast.lower import Kernel
+from meshcast.lower import Kernel, sorted_by_radix
 from meshcast.workload import DTYPE_BITS, SortGeometry, element_bytes
 
 TILE = 4096  # elements that a block sorts in shared memory
@@ -22,14 +22,6 @@ FURTHER_OPERAND = 0.35  # of the instructions of the first that is moved
 RADIX_TILE = 4608  # keys that CUB sorts in a single block
 TOP_FROM, TOP_MOST = 1024, 16  # XLA's own top-k: rows at least as long, and at most so many of each
 TOP_THREADS, TOP_ROWS = 1024, 6  # of a row; rows of an SM whose merges overlap
-
-# XLA's measurements of where CUB is faster on Hopper, (rows more than, elements of a row more than) by bits of a key.
-_ROWS_BY_CUB: dict[int, tuple[tuple[int, int], ...]] = {
-    16: ((12, 1 << 16), (14, 1 << 15), (16, 1 << 14), (18, 1 << 13), (33, 1 << 12), (66, 1 << 11)),
-    32: ((26, 1 << 17), (31, 1 << 16), (38, 1 << 15), (44, 1 << 14), (52, 1 << 13)),
-    64: ((55, 1 << 17), (70, 1 << 16), (92, 1 << 15), (354, 1 << 14)),
-}
-_ROW_BY_CUB = {16: 1 << 9, 32: 22_000, 64: 1 << 17}  # elements of a single row
 
 
 def sort(kernel: Kernel, machine: GpuMachine) -> GpuWork:
@@ -44,19 +36,6 @@ def sort(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if sorted_by_radix(shape, bits):
         return _radix(kernel, shape, bits, machine)
     return _bitonic(kernel, shape, machine)
-
-
-def sorted_by_radix(shape: SortGeometry, bits: int) -> bool:
-    """Whether a sort goes to CUB: what the program says, or else XLA's rule for one or two operands along the minor dimension."""
-    if shape.radix is not None:
-        return shape.radix
-    if not shape.minor or shape.operands > 2 or shape.top is not None:
-        return False
-    if bits <= 8:
-        return shape.batch == 1 or (shape.length > 1300 and (shape.batch > 8 or shape.length < 26_000))
-    if shape.batch == 1:
-        return shape.length > _ROW_BY_CUB.get(bits, math.inf)
-    return any(shape.batch > rows and shape.length > length for rows, length in _ROWS_BY_CUB.get(bits, ()))
 
 
 def _bitonic(kernel: Kernel, shape: SortGeometry, machine: GpuMachine) -> GpuWork:

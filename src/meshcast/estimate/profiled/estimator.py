@@ -43,7 +43,7 @@ class Profiled:
             return Support(level="no", reason=f"nothing was measured on {device.name}")
         if kernel.collective is not None:
             return Support(level="no", reason="collectives are timed by the network model")
-        name = family_of(kernel)
+        name = family_of(kernel, device)
         if known.family(name) is None:
             return Support(level="no", reason=f"no {name} was measured on {device.name}")
         return reference_model(device, known.fixed_s).supports(kernel, device)
@@ -72,7 +72,7 @@ class Profiled:
                 Term("log ratio to the reference", "y", float(answers.y[0])),
                 Term("its deviation", "s", float(answers.deviation[0])),
                 Term("deviations that an interval spans", "q", family.quantile),
-                Term("speed of light", "light", float(_light([kernel], device)[0]), "s"),
+                Term("speed of light", "light", float(_light([kernel], device, reference)[0]), "s"),
                 Term("lower end", "max(light, t exp(-q s))", float(own.low[0]), "s"),
                 Term("upper end", "t exp(q s)", float(own.high[0]), "s"),
             ),
@@ -104,7 +104,7 @@ class Profiled:
                     continue
                 far = distance > REACH * family.length
                 origin[i] = Origin.MEASURED if distance < SAME else Origin.EXTRAPOLATED if far else Origin.INTERPOLATED
-        light = _light(kernels, device)
+        light = _light(kernels, device, base)
         time = np.maximum(base.time * np.exp(y), light)
         slower = time / np.maximum(base.time, 1e-12)
         cores = np.minimum(base.cores * slower, time)
@@ -125,10 +125,15 @@ class Profiled:
         )
 
 
-def _light(kernels: Sequence[Kernel], device: Device) -> Array:
-    """What no kernel can be faster than; nothing on CPUs, whose rates are what programs reach and not bounds."""
+def _light(kernels: Sequence[Kernel], device: Device, base: Estimates) -> Array:
+    """What no kernel can be faster than; nothing on CPUs, whose rates are what programs reach and not bounds.
+
+    On TPUs what stays in VMEM between kernels is not moved: the reference model's traffic is taken, at full bandwidth.
+    """
     if device.kind == "cpu":
         return np.zeros(len(kernels))
     arithmetic, bytes_moved = light_bounds(kernels, device)
+    if device.kind == "tpu":
+        bytes_moved = np.minimum(bytes_moved, base.memory_time)
     light: Array = np.maximum(arithmetic / (device.clock_hz / device.peak_clock_hz), bytes_moved)
     return light

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from meshcast.estimate.profiled.tiles import tiled_family, tiled_place
 from meshcast.estimate.rates import catalogue_key
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind, is_filter_gradient
@@ -32,17 +33,18 @@ CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic ma
 
 def place(kernel: Kernel, device: Device) -> Place:
     """A kernel's family and its place there."""
-    return family_of(kernel), _where(kernel, device)
+    return family_of(kernel, device), (*_where(kernel, device), *tiled_place(kernel, device))
 
 
-def family_of(kernel: Kernel) -> str:
+def family_of(kernel: Kernel, device: Device) -> str:
     """The family within which a kernel's time can be interpolated.
 
     What mostly moves bytes is a family of its own where it runs alone, over and over: a program of one small kernel finds
     all of its bytes where it left them, and clocks, caches and queues are at their best.
     """
     alone = kernel.recency is None and kernel.kind not in _COMPUTING
-    return _family(kernel) + ALONE if alone else _family(kernel)
+    name = tiled_family(_family(kernel), kernel, device)
+    return name + ALONE if alone else name
 
 
 def _family(kernel: Kernel) -> str:

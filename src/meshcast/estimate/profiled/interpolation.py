@@ -54,6 +54,7 @@ class KernelFamily:
     signal: float = 0.05  # s^2
     mean: float = 0.0
     quantile: float = 1.645  # deviations that an interval spans to each side
+    error: float | None = None  # geomean over the judged rows, each left out with its program; None where too few judge
     sizes: Array = field(init=False, repr=False)  # `|x|^2` of every place
 
     def __post_init__(self) -> None:
@@ -194,7 +195,8 @@ def fit(
             best, least = trial, error
     errors, deviations = _left_out(best, folds, judged)
     quantile = float(np.quantile(np.abs(errors) / deviations, COVERED))
-    return replace(best, quantile=quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile))
+    believed = quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile)
+    return replace(best, quantile=believed, error=float(np.expm1(least)))
 
 
 def _left_out(family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 """The model that measured times are relative to: what it gets right need not be learned.
 
-On GPUs it is the analytical fidelity. Elsewhere it is the speed of light and a fixed cost of every kernel,
+On GPUs and TPUs it is the analytical fidelity. Elsewhere it is the speed of light and a fixed cost of every kernel,
 
     time = max(FLOPs / P, bytes / W) + fixed,
 
@@ -17,6 +17,7 @@ import numpy as np
 from meshcast.estimate.estimator import Estimates, Estimator, Support
 from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.roofline import Roofline
+from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
 
@@ -50,9 +51,16 @@ class FixedCost:
 
 def reference_model(device: Device, fixed_s: float) -> Estimator:
     """The reference of a device."""
-    return GpuAnalytical() if device.kind == "gpu" else FixedCost(fixed_s)
+    if device.kind == "gpu":
+        return GpuAnalytical()
+    return TpuAnalytical() if is_modelled(device) else FixedCost(fixed_s)
+
+
+def is_modelled(device: Device) -> bool:
+    """Whether the analytical fidelity answers for a device: a TPU's file must say what its arrays are."""
+    return device.kind == "gpu" or (device.kind == "tpu" and device.tensor_cores is not None)
 
 
 def fixed_cost(device: Device, seconds: Sequence[float]) -> float:
     """The fixed cost of a family: the time of its shortest measured kernels; 0 where the reference model has one of its own."""
-    return 0.0 if device.kind == "gpu" or not seconds else float(np.quantile(seconds, SHORTEST))
+    return 0.0 if is_modelled(device) or not seconds else float(np.quantile(seconds, SHORTEST))

@@ -126,6 +126,11 @@ class TpuMachine:
         """The same machine where nothing but copies uses the memory."""
         return replace(self, parameters=replace(self.parameters, hbm_share=self.parameters.copy_share))
 
+    @cached_property
+    def counting(self) -> TpuMachine:
+        """The same machine where the scalar core alone is at work: beside vectors, it has no kernel to begin."""
+        return replace(self, parameters=replace(self.parameters, kernel_cycles=self.parameters.counter_cycles))
+
     def memory(self, hbm: float) -> float:
         """Seconds that bytes of the memory take."""
         return hbm / self.bandwidth

@@ -31,11 +31,12 @@ class TpuParameters:
     Each with its meaning, its start value and, where it is set by hand, its source.
     """
 
-    kernel_cycles: float = about("a kernel's fixed cost where everything lies in VMEM", 60.0, SWEEPS)
-    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 600.0, SWEEPS)
+    kernel_cycles: float = about("a kernel's fixed cost where everything lies in VMEM", 16.0, SWEEPS)
+    counter_cycles: float = about("a turn's counter, flag or index on the scalar core", 4.0, SWEEPS)
+    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 644.0, SWEEPS)
     fill_cycles: float = about("a product's first tiles in and last results out", 300.0, SWEEPS)
     scalar_cycles: float = about(
-        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 2600.0, SWEEPS
+        "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 3000.0, SWEEPS
     )
     hbm_share: float = about("share of the memory's bandwidth that copies reach", 0.76, SWEEPS)
     copy_share: float = about(
@@ -55,6 +56,9 @@ class TpuParameters:
     )
     window_vectors: float = about(
         "vectors per core that one step of a loop's pipeline takes: steps overlap", 1024.0, SWEEPS
+    )
+    pipelined_vectors: float = about(
+        "the same of a loop that is longer than one such step and finds all of its elements in VMEM", 64.0, SWEEPS
     )
     move_cycles: float = about(
         "loading or storing one vector of 32-bit elements between VMEM and registers", 1.2, SWEEPS

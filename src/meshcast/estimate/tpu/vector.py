@@ -6,6 +6,7 @@ A loop goes through its elements in windows: copied in, loaded into registers, w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
@@ -32,11 +33,25 @@ def windows(kernel: Kernel, machine: TpuMachine) -> float:
     return max(1.0, elements / machine.vector_elements / (machine.parameters.window_vectors * machine.device.cores))
 
 
+def pipelined(engines: Sequence[Term], steps: float, machine: TpuMachine) -> float:
+    """Steps of a loop over elements that all lie in VMEM, so that no copies set how much is worked on at a time.
+
+    Up to one window engines work in turn; longer loops are software-pipelined over few vectors at a time, and take at
+    least what their first window would take alone. On v6e (cocossim, `e1_slope.csv`) an exponential takes 1.49 ns per 1024
+    elements of up to 2^20, 0.76 from 2^22 on; an addition 1.25, and 0.63 from 2^23 on.
+    """
+    seconds = [engine.value for engine in engines]
+    hidden = sum(seconds) - max(seconds)
+    p = machine.parameters
+    shown = max(hidden / steps * p.pipelined_vectors / p.window_vectors, sum(seconds) / steps - max(seconds))
+    return hidden / shown if steps > 1 and hidden else steps
+
+
 def loop(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """Any pass over elements; where another dimension becomes the innermost, each vector is shuffled as well."""
     traffic, p = machine.traffic(kernel), machine.parameters
     if traffic.all <= SCALAR_BYTES:  # the scalar core's: counters, flags, indices of a slice
-        return machine.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
+        return machine.counting.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
     steps = windows(kernel, machine)
     if "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {
         "copy"
@@ -51,6 +66,8 @@ def loop(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     if kernel.kind is KernelKind.REDUCTION and kernel.elements == 1:
         sums = p.scalar_cycles / machine.device.clock_hz
     engines = passing(kernel, traffic, machine, shuffles + sums)
+    if not traffic.hbm and kernel.kind is not KernelKind.REDUCTION:  # whose running sum each vector waits for
+        steps = pipelined(engines, steps, machine)
     return machine.work(traffic, engines, steps, computing=machine.arithmetic(kernel) + sums)
 
 

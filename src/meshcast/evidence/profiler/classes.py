@@ -87,6 +87,11 @@ def class_of(kernel: MeasuredKernel) -> str:
     return OTHER
 
 
+def class_of_name(name: str) -> str:
+    """The class of a kernel of which the name alone is known."""
+    return class_of(MeasuredKernel(name=name, start=0.0, duration=0.0))
+
+
 def is_collective(name: str) -> bool:
     """Whether a class is one of collectives."""
     return name.startswith(COLLECTIVE)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +17,7 @@ def csv_rows(path: Path, columns: Sequence[str], *, fix: str, one_of: Sequence[s
     """(line, cells by column) of every row.
 
     Args:
-        path: The file.
+        path: The file, packed where its name ends in `.gz`.
         columns: Those that it must have.
         fix: What its columns are, for who has written others.
         one_of: Columns of which one is enough.
@@ -24,7 +26,8 @@ def csv_rows(path: Path, columns: Sequence[str], *, fix: str, one_of: Sequence[s
         InputError: It cannot be read, is empty, or lacks a column.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
             header = [name.strip() for name in reader.fieldnames or ()]
             missing = [name for name in columns if name not in header]
@@ -35,7 +38,7 @@ def csv_rows(path: Path, columns: Sequence[str], *, fix: str, one_of: Sequence[s
                 )
             reader.fieldnames = header
             rows: list[tuple[int, Cells]] = [(reader.line_num, cells) for cells in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from error
     if not rows:
         raise InputError("has a header and no rows", where=str(path))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from meshcast.estimate import sorted_by_radix
 from meshcast.hardware import Device
-from meshcast.lower import Kernel, KernelKind, LoweredProgram, is_tiny
+from meshcast.lower import Kernel, KernelKind, LoweredProgram, is_tiny, sorted_by_radix
 from meshcast.simulate import calls_cublas
 from meshcast.workload import (
     DTYPE_BITS,

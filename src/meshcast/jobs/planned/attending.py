@@ -18,7 +18,7 @@ from meshcast.workload import AttentionLibrary
 from meshcast.zoo import AUTO, SERVE, Attention, Builder, Plan, dtype_named
 
 _HALF = ("bfloat16", "float16")
-_WAYS: dict[str, Attention] = {"ring": "flash-ring", "all-gather": "flash-all-gather"}
+_WAYS: dict[str, Attention] = {"ring": "flash-ring", "all-gather": "flash-all-gather", "parts": "flash-parts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def _not_by_default(plan: Plan | None, builder: Builder, options: Options, devic
 
 
 def _way(builder: Builder, options: Options) -> Attention:
-    """How fused kernels meet the keys of other devices: as the stack has it, but a ring knows no windows."""
+    """How fused kernels meet the keys of other devices: as the stack has it, but rings and parts know no windows."""
     chosen = {name: setting_value(text) for name, text in options.program.settings.items()}
     windowed = bool(getattr(builder.configured(**chosen), "window", 0))
     return _WAYS["all-gather" if windowed else options.program.context_attention]

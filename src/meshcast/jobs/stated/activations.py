@@ -51,6 +51,9 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
     if kind == "selective":
         return {"remat": "selective"}
     if kind == "offload":
+        if run.degree("pp") > 1:
+            found.assumes("what stages keep stays on the device: copies to the host and back run beside their passes")
+            return _kept(named, found, run.recompute)
         return {**_kept(named, found, run.recompute), "offload": "activations"}
     if kind == "policy" and named.startswith("save:"):
         return _kept(named.removeprefix("save:"), found, run.recompute)

@@ -7,6 +7,7 @@ ranks a plan's `ep` takes its part. A step is `gbs / (mbs x dp x fsdp)` microbat
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from meshcast.hardware import Device
 from meshcast.jobs.planned.settings import near_divisors
@@ -20,6 +21,8 @@ from meshcast.options import Stack
 Plan = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
+_MOST_SHARING = 64  # ranks that share sequences
+_ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
 # A run's word for the precision of products, and the plan's; others are the plan's own or refused by it.
 _PRECISIONS = {
     "fp8-tensor": "fp8",
@@ -63,7 +66,8 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan |= _microbatch(run, plan, ranks, shards, found)
     plan |= activations_of(run, stack, found)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
-    plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow)
+    windowed = bool(getattr(model.config, "window", 0))
+    plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow, windowed=windowed)
     gradients = run.extra.values.get("grad_reduce", stack.gradients)
     if gradients != "fp32":
         plan["gradients"] = gradients
@@ -127,7 +131,7 @@ def _splits_positions(run: StatedRun, stack: Stack) -> bool:
     return run.degrees.get("sp", int(stack.sequence_parallel)) > 0
 
 
-def _attention(stack: Stack, context: int, *, narrow: bool) -> str:
+def _attention(stack: Stack, context: int, *, narrow: bool, windowed: bool) -> str:
     """The stack's attention, and how keys and values reach the devices that split a sequence.
 
     MaxText's scores are bf16 unless `float32_logits` is set (configs/base.yml). On TPUs they are stored so; on GPUs XLA widens
@@ -135,7 +139,10 @@ def _attention(stack: Stack, context: int, *, narrow: bool) -> str:
     """
     if context == 1:
         return "plain-bf16" if stack.attention == "plain" and narrow else stack.attention
-    return f"flash-{stack.context_attention}" if stack.attention != "plain" else stack.context_attention
+    # Rings and parts of fused kernels have no windows, and plain products no parts.
+    if stack.attention == "plain":
+        return "ring" if stack.context_attention == "ring" else "all-gather"
+    return "flash-all-gather" if windowed else f"flash-{stack.context_attention}"
 
 
 def shared_out(layers: int, parts: int) -> list[int]:
@@ -174,7 +181,8 @@ def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> 
 def _microbatch(run: StatedRun, plan: Plan, ranks: int, shards: dict[str, int], found: Findings) -> Plan:
     """The microbatch; the global batch must be a multiple of what the ranks take at once.
 
-    Below one, neighbouring ranks share a sequence: they split it by position and store shares of the weights all the same.
+    Where it is no whole number, neighbouring ranks share sequences: of p / q sequences each, q ranks split p by position, and
+    store shares of the weights all the same.
     """
     batch, micro = run.counts.get("gbs"), run.mbs
     if batch is None:
@@ -183,17 +191,19 @@ def _microbatch(run: StatedRun, plan: Plan, ranks: int, shards: dict[str, int], 
         micro = 1 if shards["pp"] > 1 else batch / ranks
         micro = max(1, int(micro)) if micro >= 1 else micro
         found.assumes(f"mbs={micro:g}")
-    if micro < 1:
-        sharing = round(1 / micro)
-        if sharing * micro != 1 or int(plan["fsdp"]) % sharing:
+    exact = Fraction(micro).limit_denominator(_MOST_SHARING)
+    if exact.denominator > 1 and abs(exact - Fraction(micro)) < _ROUNDED * exact:
+        together, sharing = exact.numerator, exact.denominator
+        if int(plan["fsdp"]) % sharing:
             found.lacks(
                 f"a microbatch that fits: mbs={micro:g} on fsdp={plan['fsdp']} ranks",
                 of="mbs" if run.mbs is not None else "gbs",
                 fix=f"use mbs=1, or a gbs that is a multiple of {ranks}",
             )
             return {}
-        found.assumes(f"{sharing} ranks share a sequence by position: mbs={micro:g}")
-        return {"mbs": 1, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
+        sequences = "a sequence" if together == 1 else f"{together} sequences"
+        found.assumes(f"{sharing} ranks share {sequences} by position: mbs={micro:g}")
+        return {"mbs": together, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
     if micro != int(micro) or batch % (int(micro) * ranks):
         step = max(int(micro), 1) * ranks
         near = sorted({max(batch - batch % step, step), batch - batch % step + step})

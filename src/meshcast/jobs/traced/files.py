@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 
 from meshcast.base import InputError
-from meshcast.chakra import MANIFEST_SUFFIX, SUFFIX, groups_path, manifest_path, named_rank, rank_path
+from meshcast.chakra import (
+    JSON_SUFFIX,
+    MANIFEST_SUFFIX,
+    SUFFIX,
+    groups_path,
+    is_json_trace,
+    manifest_path,
+    named_rank,
+    rank_path,
+)
 from meshcast.jobs.traced.manifest import Manifest, read_manifest
 
 
@@ -37,8 +45,17 @@ def names_traces(target: object) -> bool:
     if str(target).endswith((SUFFIX, MANIFEST_SUFFIX)):
         return True
     if path.is_dir():
-        return any(path.glob(f"*{SUFFIX}"))
-    return not path.exists() and (rank_path(path, 0).is_file() or manifest_path(path).is_file())
+        return any(_inside(path))
+    if path.exists():
+        return is_json_trace(path)
+    return (
+        rank_path(path, 0).is_file() or manifest_path(path).is_file() or is_json_trace(rank_path(path, 0, JSON_SUFFIX))
+    )
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Traces in a folder: protobuf's, and JSON where there are none."""
+    return [*folder.glob(f"*{SUFFIX}")] or [each for each in folder.glob(f"*{JSON_SUFFIX}") if is_json_trace(each)]
 
 
 def find_traces(target: str | Path) -> TraceFiles:
@@ -51,9 +68,9 @@ def find_traces(target: str | Path) -> TraceFiles:
     if str(target).endswith(MANIFEST_SUFFIX):
         return _of_manifest(path)
     if path.is_dir():
-        prefixes = {found[0] for each in path.glob(f"*{SUFFIX}") if (found := named_rank(each))}
+        prefixes = {found[0] for each in _inside(path) if (found := named_rank(each))}
         if len(prefixes) != 1:
-            single = sorted(path.glob(f"*{SUFFIX}"))
+            single = sorted(_inside(path))
             if not prefixes and len(single) == 1:
                 return TraceFiles(
                     name=single[0].stem, by_rank={0: single[0]}, groups=_groups(single[0].with_suffix(""))
@@ -63,7 +80,7 @@ def find_traces(target: str | Path) -> TraceFiles:
                 fix="name one of them: FOLDER/PREFIX",
             )  # fmt: skip
         path = path / prefixes.pop()
-    elif path.suffix == SUFFIX:
+    elif path.suffix == SUFFIX or is_json_trace(path):
         if not path.is_file():
             raise InputError("no such file", where=str(path), fix="check the path")
         found = named_rank(path)
@@ -74,11 +91,7 @@ def find_traces(target: str | Path) -> TraceFiles:
     made = _of_manifest(manifest) if manifest.is_file() else None
     if made is not None and made.manifest is not None and made.manifest.dedup:
         return made
-    by_rank = {
-        found[1]: each
-        for each in path.parent.glob(f"{escape(path.name)}.*{SUFFIX}")
-        if (found := named_rank(each)) and found[0] == path.name
-    }
+    by_rank = {found[1]: each for each in _inside(path.parent) if (found := named_rank(each)) and found[0] == path.name}
     if missing := sorted(set(range(max(by_rank) + 1)) - set(by_rank)):
         raise InputError(
             f"{len(missing)} of {max(by_rank) + 1} ranks have no file, rank {missing[0]} first", where=str(path),

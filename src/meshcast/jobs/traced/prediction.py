@@ -13,7 +13,7 @@ from meshcast.jobs.traced.agreement import check_agreement
 from meshcast.jobs.traced.caveats import at_home, caveats
 from meshcast.jobs.traced.files import TraceFiles
 from meshcast.jobs.traced.kernels import kernel_of
-from meshcast.jobs.traced.ranks import TracedRanks, read_job, with_speeds
+from meshcast.jobs.traced.ranks import TracedRanks, read_traced, with_speeds
 from meshcast.jobs.traced.replay import Replayed
 from meshcast.jobs.traced.steps import TraceStep
 from meshcast.jobs.traced.timing import Timing, collective_of, time_steps
@@ -46,7 +46,7 @@ def predict_traces(
         InputError: A trace is malformed, or its ranks do not fit together.
         UnsupportedError: No model answers for a node.
     """
-    job = read_job(files)
+    job = read_traced(files)
     check_agreement(job)
     device = cluster.device
     cluster.for_devices(job.ranks)  # refuses more than there are

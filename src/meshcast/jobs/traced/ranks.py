@@ -72,7 +72,7 @@ class TracedRanks:
 _LAST: dict[str, TracedRanks] = {}
 
 
-def read_job(files: TraceFiles) -> TracedRanks:
+def read_traced(files: TraceFiles) -> TracedRanks:
     """The job that files hold; that of the files that were read last is kept.
 
     Raises:

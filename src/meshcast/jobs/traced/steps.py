@@ -24,6 +24,8 @@ from meshcast.jobs.traced.attributes import MICROSECOND, NANOSECOND, Attributes
 
 Does = Literal["compute", "host", "collective", "send", "receive", "nothing"]
 BARRIER = "barrier"  # a collective that moves nothing
+# Collectives of a root that programs of ours do not have: what ranks put in is gathered at one, or handed out by one.
+ROOTED = {CollectiveCode.GATHER: "gather", CollectiveCode.SCATTER: "scatter"}
 ALL_RANKS = ""  # the name of the group that is not named
 DEFAULT_GROUP = "0"  # PyTorch's name of the group of all ranks, unless a trace lists others under it
 
@@ -162,11 +164,9 @@ def _matrix_flops(said: Attributes) -> float | None:
 
 def _collective_kind(said: Attributes) -> str:
     code = said.whole("comm_type")
-    if code == CollectiveCode.BARRIER:
-        return BARRIER
-    kind = COLLECTIVE_KINDS.get(CollectiveCode(code)) if code <= max(CollectiveCode) else None
+    known = {**COLLECTIVE_KINDS, **ROOTED, CollectiveCode.BARRIER: BARRIER}
+    kind = known.get(CollectiveCode(code)) if code <= max(CollectiveCode) else None
     if kind is None:
-        known = (*COLLECTIVE_KINDS, CollectiveCode.BARRIER)
         raise UnsupportedError(
             f"{named_node(said.trace, said.index)} is a collective of type {code}, which no network model here answers for",
             where=said.trace.where, fix="types are " + ", ".join(f"{c:d} ({c.name})" for c in known),

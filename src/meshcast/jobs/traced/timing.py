@@ -17,7 +17,7 @@ from meshcast.jobs.traced.contention import Beside, Seconds
 from meshcast.jobs.traced.kernels import kernel_of
 from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.replay import Replayed, replay
-from meshcast.jobs.traced.steps import BARRIER, TraceStep
+from meshcast.jobs.traced.steps import BARRIER, ROOTED, TraceStep
 from meshcast.network import NetworkModel
 from meshcast.options import Options
 from meshcast.simulate import Contention, OnNetwork, SpeedShares, collective_of_kernel
@@ -230,6 +230,10 @@ def collective_of(job: TracedRanks, number: int, step: TraceStep) -> Collective:
     group = _group(members, job.ranks)
     if step.kind == BARRIER:  # as libraries make one: the smallest sum that all wait for
         return Collective(kind="all_reduce", group=group, input_bytes=1, output_bytes=1)
+    if step.kind in ROOTED.values():
+        # The root's port carries what every port carries in an all-gather: the shard of each other rank, in or out.
+        shard = size if step.kind == "gather" else size // len(members)
+        return Collective(kind="all_gather", group=group, input_bytes=shard, output_bytes=shard * len(members))
     after = {"all_gather": size * len(members), "reduce_scatter": size // len(members)}.get(step.kind, size)
     return Collective(kind=step.kind, group=group, input_bytes=size, output_bytes=after)
 

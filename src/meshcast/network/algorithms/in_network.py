@@ -50,6 +50,17 @@ def in_network(problem: Problem) -> CollectivePlan | None:
     """Switches add at every level: NVLS inside, SHARP across."""
     if problem.kind not in _KINDS or problem.protocol not in ("", "Simple"):
         return None
+    if problem.kind != "all_reduce" and any(_too_many(at) for at in problem.spread):
+        return None
     works = [adding(problem, at) for at in problem.spread]
     found = [item for item in works if item is not None]
     return plan(problem, "in-network", found) if len(found) == len(works) else None
+
+
+def _too_many(at: LevelSpread) -> bool:
+    """Whether a level has more members than heads, each of which owns a part: sums and copies then go around in rings.
+
+    After NCCL, which has NVLS for all-gathers and reduce-scatters of at most `NCCL_MAX_NVLS_ARITY` ranks (enqueue.cc).
+    """
+    heads = at.level.link.in_network_heads
+    return bool(heads) and at.parts > heads

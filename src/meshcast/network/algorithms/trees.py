@@ -1,8 +1,10 @@
 """Double binary trees across hosts, with chains or adding switches inside them: what NCCL calls Tree and NVLS Tree.
 
 Two binary trees over N hosts, each for half of the buffer, are laid so that an inner host of one is a leaf of the other
-(Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009). Up and down, a
-host then sends 2 S, and S where there are two hosts only, through as many ports as it has members; in `2 ceil(log2 N)`
+(Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009). Up and down, an
+inner host sends 1.5 S of one tree's half and S / 2 as a leaf of the other, 2 S in all; of three hosts the inner one is the
+root and has nobody above it, which leaves 1.5 S (NCCL's issue 1801: three partitions of GB200 reach 127.9 GB/s over four cards
+of 48 GB/s, a rate of 1.51), and of two hosts each sends S; through as many ports as a host has members, in `2 ceil(log2 N)`
 steps. Inside a host a chain sums up and hands the result back: `2 (g - 1) / g * S` bytes in `2 (g - 1)` steps.
 
 Where switches add inside, h of a domain's members are heads, each with its own port outwards, and a step hands on one chunk of
@@ -24,6 +26,8 @@ from meshcast.network.steps import Problem, StageWork, plan, work
 
 # What NCCL reckons that trees reach of a ring's rate (tuning.cc).
 TREE_SHARE = 0.92
+# What the busiest of few hosts sends of the buffer; of more than three 2.
+_SENT = {2: 1.0, 3: 1.5}
 # (rounds of all channels and heads below which NCCL takes smaller chunks, how small), after calcCollChunking.
 _FEWER = ((4, 65536.0), (1, 32768.0))
 
@@ -70,7 +74,7 @@ def _chunk(size: float, heads: int, adds: LinkTechnology) -> float:
 
 def _tree(problem: Problem, at: LevelSpread) -> StageWork:
     if at.level.link.between_hosts or at.below > 1:
-        sent = (problem.size if at.parts == 2 else 2 * problem.size) / at.below
+        sent = _SENT.get(at.parts, 2.0) * problem.size / at.below
         # Never less than the bound: a host's members together send what the others lack.
         return work(problem, at, "double-binary-tree", steps=2 * math.ceil(math.log2(at.parts)), sent=sent)
     sent = 2 * (at.parts - 1) / at.parts * problem.size

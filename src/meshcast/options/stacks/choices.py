@@ -19,7 +19,7 @@ CHOICES = {
     ),
 }  # fmt: skip
 """The sections of choices, and the keys of each."""
-HOST = ("run", "argument", "output", "launch", "convolution", "graph", "graph_kernel", "iteration")
+HOST = ("run", "argument", "output", "launch", "convolution", "graph", "graph_kernel", "relaunch", "iteration")
 """What `[host]` has in seconds."""
 UsedBy = Literal["predictions", "plan", "runs", "nothing"]
 # Choices that not every prediction with the stack takes: what a plan has to say (by its key), what is looked at where a

@@ -57,7 +57,7 @@ def _read(path: Path) -> Stack:
     _check_overlap(reader, scheduler, channels, rewrites)
     host = {name: reader.optional("host", name, of=Dimension.TIME, may_be_zero=True) for name in HOST}
     graphs = reader.flag("host", "graphs", default=True)
-    for name in ("graph", "graph_kernel"):
+    for name in ("graph", "graph_kernel", "relaunch"):
         if not graphs and host[name] is not None:
             reader.reject(("host", name), f"host.{name} has no effect: host.graphs says that there are no CUDA graphs")
     stack = Stack(

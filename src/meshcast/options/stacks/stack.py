@@ -17,7 +17,7 @@ from meshcast.zoo import Gradients
 Attention = Literal["auto", "plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
 Selective = Literal["selective", "alternate"]
-ContextAttention = Literal["ring", "all-gather"]
+ContextAttention = Literal["ring", "all-gather", "parts"]
 
 
 @shown

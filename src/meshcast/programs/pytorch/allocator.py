@@ -2,15 +2,19 @@
 
 Blocks are rounded up to 512 bytes (`c10/cuda/CUDACachingAllocator.cpp`). A storage is held from the call that makes it until
 its last reference is gone: in eager mode that is known of every one of them. cuBLAS has a workspace of 32 MiB on Hopper for
-every thread that calls it: the one that runs the model, and autograd's (`ATen/cuda/CublasHandlePool.cpp`).
+every thread that calls it: the one that runs the model, and autograd's (`ATen/cuda/CublasHandlePool.cpp`); a product with a bias
+goes by cuBLASLt, which is given as much again while it runs (`ATen/cuda/CUDABlas.cpp`). cuDNN turns images in a workspace of
+its own, which is the allocator's for the time of the call (`ATen/native/cudnn/Conv_v8.cpp`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from meshcast.programs.pytorch.recorded import Recording
+from meshcast.programs.pytorch.eager_libraries import turned_bytes
+from meshcast.programs.pytorch.recorded import AtenOp, Recording
 
+Event = tuple[Sequence[int], Sequence[int], int]  # storages given back, storages made, bytes of the call alone
 BLOCK = 512
 WORKSPACE = 32 << 20
 
@@ -24,22 +28,29 @@ def eager_peak(recording: Recording) -> dict[str, int]:
     """Bytes of arguments, and of everything else at the worst moment."""
     held = {storage: rounded(recording.sizes[storage]) for storage in recording.held}
     arguments = sum(held.values())
-    events: list[tuple[Sequence[int], Sequence[int]]] = []
+    events: list[Event] = []
     seen = set(held)
     for op in recording.ops:
         made = [each.storage for each in op.gives if each.storage not in seen and not seen.add(each.storage)]  # type: ignore[func-returns-value]
-        events.append((op.frees, made))
+        events.append((op.frees, made, call_workspace(op)))
     most = worst(events, recording.sizes, ignored=held)
     threads = 2 if any(op.phase == "backward" for op in recording.ops) else 1
     products = any(op.name in ("mm", "addmm", "bmm", "baddbmm") for op in recording.ops)
     return told(arguments, most + (threads * WORKSPACE if products else 0))
 
 
-def worst(events: Iterable[tuple[Sequence[int], Sequence[int]]], sizes: object, *, ignored: object) -> int:
-    """The most bytes at once: of each event first what is given back, then what is taken."""
+def call_workspace(op: AtenOp) -> int:
+    """Bytes that a call takes besides its results, and gives back."""
+    if op.name in ("convolution", "convolution_backward"):
+        return rounded(turned_bytes(op))
+    return WORKSPACE if op.name == "addmm" else 0
+
+
+def worst(events: Iterable[Event], sizes: object, *, ignored: object) -> int:
+    """The most bytes at once: of each event first what is given back, then what is taken, then what only its call has."""
     live: dict[int, int] = {}
     now = most = 0
-    for freed, made in events:
+    for freed, made, besides in events:
         for storage in freed:
             now -= live.pop(storage, 0)
         for storage in made:
@@ -47,7 +58,7 @@ def worst(events: Iterable[tuple[Sequence[int], Sequence[int]]], sizes: object, 
                 continue
             live[storage] = rounded(sizes[storage])  # type: ignore[index]
             now += live[storage]
-        most = max(most, now)
+        most = max(most, now + besides)
     return most
 
 

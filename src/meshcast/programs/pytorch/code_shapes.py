@@ -25,12 +25,23 @@ WINDOWS = 0.16  # windows over images, an element a thread
 LISTS = 0.5  # `multi_tensor_apply`, of few tensors
 FUSED_LISTS = 0.6  # the same where it does a whole update
 TURNED = 0.55  # cuDNN's copies between channels first and last
+PLAIN = 0.92  # products in fp32 by plain cores, of the rate that large ones reach (T5)
+PLAIN_SHORT = 0.7  # the same of short sums (attention's in BERT, RoBERTa and T5)
 CUDNN = 0.85  # convolutions by heuristics instead of timing them all (`torch.backends.cudnn.benchmark` is off)
+UNALIGNED = 0.33  # the same of images channels first whose rows of pixels are no multiple of 16 bytes (`align2`)
 NORMALISED = 0.55  # cuDNN's batch norm in inference
 TRANSFORMED = 0.31  # ATen's, in half precision
 DROPPED = 0.66  # random bits for every element
 ATTENTION_DROPPED = 0.72  # the same inside attention
-ATTENTION_MASKED = 0.75  # a mask read for every pair
+# Seconds that a mask, read for every pair of a query and a key, costs a pair, whatever the head's width (Llama, Qwen3, GPT-NeoX).
+MASKED_PAIR = {"forward": 0.47e-12, "backward": 0.9e-12}
+
+_DEPTHWISE = 0.52  # cuDNN's convolutions of single channels that lie last, of small windows
+_TAPS = {
+    "forward": 5.3e12,
+    "data": 2.8e12,
+    "weight": 7.3e12,
+}  # their multiply-adds a second, of large windows (ConvNeXt's)
 
 ROW = 1.1e-9  # seconds a row where each has a block of its own
 WARP_ROW = 0.18e-9  # where a warp does one or two
@@ -53,6 +64,12 @@ def indexed(takes: Sequence[View], gives: Sequence[View], *, rate: float = _INDE
     elements = max((view.elements for view in gives), default=1)
     moved = bytes_of([*takes, *gives]) / STREAM
     return min(1.0, moved / (elements / rate)) if elements and moved else 1.0
+
+
+def tapped(takes: Sequence[View], gives: Sequence[View], *, taps: int, what: str) -> float:
+    """The share of a convolution of single channels: `t = max(bytes / (_DEPTHWISE STREAM), taps / rate)`."""
+    moved = bytes_of([*takes, *gives]) / STREAM
+    return min(_DEPTHWISE, moved / (taps / _TAPS[what])) if taps and moved else 1.0
 
 
 def joined(takes: Sequence[View], gives: Sequence[View], *, dim: int) -> float:

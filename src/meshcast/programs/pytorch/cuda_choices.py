@@ -47,9 +47,11 @@ def as_on_cuda(*, compiled: bool = False) -> Iterator[Casts]:
         asked = sys.modules.get("transformers.utils.import_utils")
         if asked is not None and hasattr(asked, "is_fake_tensor"):
             stack.enter_context(standing_in(asked, is_fake_tensor=lambda _: compiled))
-        for name in ("is_torchdynamo_compiling", "is_torchdynamo_exporting") if compiled else ():
-            if hasattr(asked, name):
-                stack.enter_context(standing_in(asked, **{name: lambda: True}))
+        if compiled and hasattr(asked, "is_torchdynamo_compiling"):
+            stack.enter_context(standing_in(asked, is_torchdynamo_compiling=lambda: True))
+        # Until 2.14 Dynamo answers this with yes whatever it traces (pytorch#176499), and `transformers` keeps every mask.
+        if compiled and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14):
+            stack.enter_context(standing_in(torch.compiler, is_exporting=lambda: True))
         yield casts
 
 
@@ -158,33 +160,44 @@ def _dropout(x: Any, p: float, train: bool) -> Any:
     return x * 0 if train and p == 1 else x
 
 
-def choose_attention(query: Any, key: Any, value: Any, mask: Any, dropout: float) -> str:
+def choose_attention(query: Any, key: Any, value: Any, mask: Any, dropout: float, *, causal: bool = False) -> str:
     """The kernel of `scaled_dot_product_attention` on Hopper: cuDNN's, then FlashAttention-2, then the memory-efficient one.
 
-    The order and the conditions of `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`: cuDNN's wants half precision,
-    heads of a multiple of 8 up to 128; FlashAttention no mask. A mask together with dropout leaves plain products, in fp32
-    (seen in traces of torch 2.11).
+    The order and the conditions of `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp` in torch 2.11: neighbours along the
+    last dimension lie side by side in every operand, the mask among them (`check_last_dim_stride_equals_1_dense`), else plain
+    products are left, in fp32 (`_math_attention` in `attention.cpp`). A mask that `transformers` makes while it is traced, and
+    that masks nothing, is one number spread over all keys, so that BERT and its kin go that way when they are compiled.
+    cuDNN's wants half precision and heads of a multiple of 8 up to 128; FlashAttention no mask, and under a causal one as
+    many keys as queries; the memory-efficient one heads of whole 16 bytes. Releases after 2.11 refuse cuDNN's dropout where
+    its probability is no multiple of 1/16.
     """
     half = query.dtype in (torch.float16, torch.bfloat16)
-    head = query.shape[-1]
-    if mask is not None and dropout > 0:
+    head, values, keys = query.shape[-1], value.shape[-1], key.shape[-2]
+    operands = (query, key, value, *(() if mask is None else (mask,)))
+    apart = any(each.dim() and each.stride(-1) != 1 for each in operands)
+    if query.dim() != 4 or min(query.shape[-2], keys) == 0 or (apart and head > 1):
         return "math"
-    if mask is not None and torch.is_grad_enabled() and mask.requires_grad:
-        return "efficient" if head % 8 == 0 else "math"
-    if min(query.shape[-2], key.shape[-2]) == 0 or query.dim() != 4:
-        return "math"
-    if half and head % 8 == 0 and value.shape[-1] % 8 == 0 and head <= 128:
+    fits_dropout = not dropout or query.shape[-2] > 1
+    learned = mask is not None and torch.is_grad_enabled() and mask.requires_grad
+    if half and not learned and head % 8 == 0 == values % 8 and max(head, values) <= 128 and keys > 1 and fits_dropout:
         return "cudnn"
-    if half and mask is None and head <= 256 and value.shape[-1] == head:
+    if (
+        half
+        and mask is None
+        and max(head, values) <= 256
+        and values == head
+        and not (causal and query.shape[-2] != keys)
+    ):
         return "flash"
-    return "efficient" if query.dtype != torch.float64 else "math"
+    aligned = 16 // query.element_size()
+    return "efficient" if query.dtype != torch.float64 and head % aligned == 0 == values % aligned else "math"
 
 
 def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    chosen = choose_attention(query, key, value, attn_mask, dropout_p)
+    chosen = choose_attention(query, key, value, attn_mask, dropout_p, causal=is_causal)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     grad = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
     if chosen != "math" and attn_mask is not None and attn_mask.dtype == torch.bool:

@@ -1,7 +1,7 @@
 """Calls of libraries: products (cuBLAS), convolutions (cuDNN), fused attention, tables; free of torch.
 
 Biases of `addmm` are in cuBLAS's epilogue; those of convolutions are a kernel of their own. cuDNN 9 on Hopper turns images
-that lie channels first around convolutions in half precision, but for those of single pixels, which are products. Matrix
+that lie channels first around most convolutions, but for those of single pixels, which are products. Matrix
 products in fp32 do not use TF32 unless asked (`torch.backends.cuda.matmul.allow_tf32`), convolutions do.
 """
 
@@ -13,11 +13,24 @@ from dataclasses import replace
 from typing import Any
 
 from meshcast.programs.pytorch.arithmetic import plain_name
-from meshcast.programs.pytorch.code_shapes import ATTENTION_DROPPED, ATTENTION_MASKED, CUDNN, TURNED, indexed
+from meshcast.programs.pytorch.code_shapes import (
+    ATTENTION_DROPPED,
+    CUDNN,
+    MASKED_PAIR,
+    PLAIN,
+    PLAIN_SHORT,
+    TURNED,
+    UNALIGNED,
+    indexed,
+    tapped,
+)
 from meshcast.programs.pytorch.eager_rows import channels_last, summed
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
-from meshcast.programs.pytorch.recorded import AtenOp, View
+from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
 
+_LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
+_SHORT = 64  # sums of a product, which fill no pipeline
+_WIDE = 16  # bytes that rows are a multiple of for vector loads
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
 
 
@@ -36,12 +49,14 @@ def product(op: AtenOp) -> Iterator[Launch]:
         "left_k_minor": _minor_last(left),
         "right_k_minor": not _minor_last(right),
     }
+    short = PLAIN_SHORT if told["k"] <= _SHORT else PLAIN
     yield Launch(
         name=op.name,
         form="product",
         takes=(left, right, *((bias,) if bias is not None else ())),
         gives=op.gives[:1],
         told=told,
+        share=short if left.dtype == "float32" else 1.0,
     )
 
 
@@ -79,9 +94,27 @@ def depthwise(told: dict[str, Any]) -> bool:
 
 
 def turned_by_cudnn(told: dict[str, Any], image: View) -> bool:
-    """Whether cuDNN copies images to channels last and back."""
-    pixels = all(n == 1 for n in (*told["weight"][2:], *told["stride"]))
-    return image.dtype in ("bfloat16", "float16") and not channels_last(image) and not pixels and not depthwise(told)
+    """Whether cuDNN copies images to channels last and back: for windows, and where half precision has rows of odd pixels.
+
+    In fp32 (TF32) it has kernels for channels first too, and takes them for few channels and for small images (DenseNet).
+    """
+    if channels_last(image) or depthwise(told) or len(image.shape) != 4:
+        return False
+    if image.dtype not in ("bfloat16", "float16"):
+        return not single_pixels(told) and math.prod(told["out"][2:]) >= _LARGE and told["image"][1] >= _MANY
+    return not single_pixels(told) or math.prod(told["out"][2:]) % 2 == 1
+
+
+def single_pixels(told: dict[str, Any]) -> bool:
+    """Whether a convolution is a product: windows of one pixel, each pixel in turn."""
+    return all(n == 1 for n in (*told["weight"][2:], *told["stride"]))
+
+
+def _of_cudnn(told: dict[str, Any], image: View) -> float:
+    """The share of cuDNN's convolutions; products of images channels first go by the alignment of their rows of pixels."""
+    aligned = math.prod(told["image"][2:]) * BYTES[image.dtype] % _WIDE == 0
+    half = image.dtype in ("bfloat16", "float16")
+    return CUDNN if not half or aligned or channels_last(image) or not single_pixels(told) else CUDNN * UNALIGNED
 
 
 def turning(view: View) -> Launch:
@@ -97,11 +130,28 @@ def turning(view: View) -> Launch:
     )
 
 
+def depthwise_by_cudnn(launch: Launch) -> Launch:
+    """A convolution of single channels that lie last (`conv2d_c1_k1_nhwc`): a loop over elements and the window's."""
+    told = launch.told
+    taps = math.prod(told["weight"][2:])
+    share = tapped(launch.takes, launch.gives, taps=math.prod(told["out"]) * taps, what=told["pass"])
+    sums = told["pass"] == "weight"
+    image = launch.takes[0].shape
+    dims = tuple(d for d in range(len(image)) if d != 1)
+    work = Arithmetic(ops=("multiply",), shape=image, reduced=dims) if sums else Arithmetic(ops=("multiply", "add"))
+    return Launch(
+        name=launch.name, form="reduce" if sums else "pointwise", takes=launch.takes, gives=launch.gives, stages=(work,),
+        share=share, op=launch.op,
+    )  # fmt: skip
+
+
 def convolved(name: str, takes: tuple[View, ...], out: View, told: dict[str, Any], *, turned: bool) -> Iterator[Launch]:
     """One pass of a convolution, between copies where cuDNN turns its operands."""
     if turned:
         yield from map(turning, takes)
-    yield Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=CUDNN)
+    share = CUDNN if turned else _of_cudnn(told, takes[0])
+    made = Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=share)
+    yield depthwise_by_cudnn(made) if depthwise(told) and channels_last(takes[0]) else made
     if turned:
         yield turning(out)
 
@@ -151,6 +201,7 @@ def attention(op: AtenOp) -> Iterator[Launch]:
         "dropout": dropout,
         "dtype": query.dtype,
     }
+    pairs = math.prod(query.shape[:3]) * key.shape[2] if len(query.shape) == 4 else 0
     gradient = op.takes[0]
     if backward:
         dims = (len(gradient.shape) - 1,)
@@ -168,7 +219,8 @@ def attention(op: AtenOp) -> Iterator[Launch]:
         takes=(query, key, value, *((mask,) if mask is not None else ())),
         gives=op.gives[: 3 if backward else 1],
         told=told,
-        share=(ATTENTION_DROPPED if dropout else 1.0) * (ATTENTION_MASKED if mask is not None else 1.0),
+        share=ATTENTION_DROPPED if dropout else 1.0,
+        extra=MASKED_PAIR["backward" if backward else "forward"] * pairs if mask is not None else 0.0,
     )
     if backward:
         yield pointwise("convert_dq", op.gives[:1], op.gives[:1], ("add",))
@@ -209,3 +261,13 @@ LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
     **dict.fromkeys(("index_put", "scatter_add", "scatter", "index_add", "_unsafe_index_put"), _scattered),
     **dict.fromkeys(("sort", "topk"), _sorted),
 }
+
+
+def turned_bytes(op: AtenOp) -> int:
+    """Bytes of the workspace in which cuDNN has a convolution's operands and result channels last: of its largest pass."""
+    told = convolution_told(op)
+    backward = op.name.endswith("backward")
+    image = op.takes[1] if backward else op.takes[0]
+    if not turned_by_cudnn(told, image):
+        return 0
+    return image.bytes + (op.takes[0] if backward else op.gives[0]).bytes

@@ -4,9 +4,10 @@
   functions for several readers (`torch/_inductor/config.py`: `realize_reads_threshold`, `realize_opcount_threshold`).
 - What is left is fused where it runs over as many elements, with what it reads and with what reads the same, as long as no
   kernel comes to depend on itself (`torch/_inductor/scheduler.py`); sums down columns take a second kernel over their parts.
-- Products and convolutions stay cuBLAS's and cuDNN's, images channels last around the latter; optimizers run eagerly.
+- Products and convolutions stay cuBLAS's and cuDNN's, images channels last around the latter where that pays
+  (`image_layouts`); optimizers run eagerly.
 - What the backward pass reads of the forward pass is kept, or computed again from what is kept where that is fewer bytes
-  (`torch/_functorch/partitioners.py`: a minimum cut; sums, random numbers and library calls are not repeated).
+  (`kept`).
 
 Free of torch.
 """
@@ -16,20 +17,22 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from meshcast.programs.pytorch.allocator import WORKSPACE, rounded, told, worst
+from meshcast.programs.pytorch.allocator import WORKSPACE, Event, call_workspace, rounded, told, worst
+from meshcast.programs.pytorch.code_shapes import CUDNN
 from meshcast.programs.pytorch.eager import eager_launches
+from meshcast.programs.pytorch.eager_libraries import depthwise_by_cudnn
 from meshcast.programs.pytorch.fusing import KernelGroup, fused
+from meshcast.programs.pytorch.image_layouts import channels_last_pays
+from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.launched import Arithmetic, Launch
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
 from meshcast.programs.pytorch.recorded import Recording, View
 
 _READS = 4  # of a loop with several readers, more than which it gets memory of its own
-_CHAIN = 3  # large tensors that a result may be computed again from (`ban_recompute_long_fusible_chains`)
 _ALL_READS = 8  # of any loop
 ROWS_SHARE, COLUMNS_SHARE = 0.8, 0.75  # of the memory's rate, in Triton's sums
 SCATTERED_SHARE = 0.75  # of loops that read in another order than they write
 SHORT_ROW = 0.1e-9  # seconds a row of fewer than 256 elements
-DEPTHWISE_SHARE = 0.52  # of cuDNN's convolutions of single channels, channels last, windows up to 5 x 5
 _PADDED = 256  # sizes of products from which rows are padded to multiples of 8 (`torch/_inductor/fx_passes/pad_mm.py`)
 _SPLIT = 1 << 16  # elements of a sum down columns, from which parts of it are summed first
 
@@ -41,33 +44,12 @@ class Compiled:
         self._recording = recording
         self._pieces = Pieces(recording).all
         self._returned = {view.storage for view in recording.returned}
-        self._kept: set[int] = set()  # pieces of the forward pass whose results it reads
+        self._kept = kept_results(self._pieces)
+        self._channels_last = channels_last_pays(recording)
         self._known: dict[int, bool] = {}
         self._reads: dict[tuple[int, bool], list[tuple[LoopPiece | None, View]]] = {}
-        self._choose_kept()
         self._real = {piece.number for piece in self._pieces if self._is_real(piece)}
         self.groups = fused([piece for piece in self._pieces if piece.number in self._real], self.reads)
-
-    def _choose_kept(self) -> None:
-        """Which results of the forward pass are kept for the backward pass: those that must be, and the smaller of the rest."""
-        crossing = {
-            maker.number: maker
-            for piece in self._pieces
-            if piece.phase == "backward"
-            for maker, _ in piece.reads
-            if maker is not None and maker.phase == "forward"
-        }
-        self._kept = {number for number, piece in crossing.items() if not _repeatable(piece)}
-        for number, piece in sorted(crossing.items()):
-            if number in self._kept:
-                continue
-            sources = _sources(piece, self._kept)
-            needed = [maker for maker in sources if maker.number not in self._kept]
-            wide = [maker for maker in sources if 4 * maker.bytes > piece.bytes]
-            if sum(maker.bytes for maker in needed) < piece.bytes and len(wide) <= _CHAIN:
-                self._kept.update(maker.number for maker in needed)
-            else:
-                self._kept.add(number)
 
     def _is_real(self, piece: LoopPiece) -> bool:
         """Whether a piece's results have memory of their own."""
@@ -119,10 +101,11 @@ class Compiled:
         first = group.pieces[0]
         if first.kind == "library":
             assert first.op is not None
+            left_out = ("nchwToNhwc", "add_bias") if self._channels_last else ("add_bias",)
             return [
-                _compiled_call(launch)
+                _compiled_call(launch, channels_last=self._channels_last)
                 for launch in eager_launches(first.op, first.place)
-                if launch.name not in ("nchwToNhwc", "add_bias")
+                if launch.name not in left_out
             ]
         inside = {piece.number for piece in group.pieces}
         takes = [view for maker, view in group.reads if maker is None or maker.number not in inside]
@@ -202,7 +185,7 @@ class Compiled:
         for storage, at in last.items():
             gone.setdefault(at + 1, []).append(storage)
         real = {storage: recording.sizes.get(storage, size) for storage, size in sizes.items()}
-        events: list[tuple[list[int], list[int]]] = []
+        events: list[Event] = []
         for i, launch in enumerate(launches):
             made = [view.storage for view in launch.gives]
             freed = list(gone.get(i, []))
@@ -212,7 +195,9 @@ class Compiled:
             ):  # a result takes the place of what its kernel is the last to read
                 ending = [view.storage for view in launch.takes if last[view.storage] == i]
                 freed += [s for s in ending if any(real[s] == real[each] for each in made) and s not in made]
-            events.append((freed, made))
+            op = recording.ops[launch.op]
+            turned = launch.form == "convolution" and self._channels_last
+            events.append((freed, made, 0 if turned or launch.form in ("pointwise", "reduce") else call_workspace(op)))
         threads = 2 if any(op.phase == "backward" for op in recording.ops) else 1
         return told(arguments, worst(events, real, ignored=recording.held) + threads * WORKSPACE)
 
@@ -226,34 +211,14 @@ def _repeatable(piece: LoopPiece) -> bool:
     return piece.kind == "loop" and not piece.fixed
 
 
-def _sources(piece: LoopPiece, kept: set[int]) -> list[LoopPiece]:
-    """The nearest results that a loop comes from and that are kept, or not repeated."""
-    found: dict[int, LoopPiece] = {}
-    seen: set[int] = set()
-    waiting = [piece]
-    while waiting:
-        each = waiting.pop()
-        for maker, _ in each.reads:
-            if maker is None or maker.number in seen:
-                continue
-            seen.add(maker.number)
-            if _repeatable(maker) and maker.number not in kept:
-                waiting.append(maker)
-            else:
-                found[maker.number] = maker
-    return list(found.values())
-
-
-def _compiled_call(launch: Launch) -> Launch:
-    """A library's call between fused kernels: operands lie as it wants them, images channels last."""
+def _compiled_call(launch: Launch, *, channels_last: bool) -> Launch:
+    """A library's call between fused kernels: rows of products padded, images channels last where they are all so."""
+    name = f"extern_{launch.name}"
     if launch.form == "product" and min(launch.told["m"], launch.told["n"], launch.told["k"]) >= _PADDED:
         padded = {name: -(-launch.told[name] // 8) * 8 for name in ("m", "n", "k")}
-        return replace(launch, name=f"extern_{launch.name}", told={**launch.told, **padded})
-    small = launch.form == "convolution" and max(launch.told["weight"][2:], default=1) <= 5
-    if launch.name.startswith("conv_depthwise") and small:
-        streamed = Launch(
-            name=f"extern_{launch.name}", form="pointwise", takes=launch.takes, gives=launch.gives,
-            stages=(Arithmetic(ops=("multiply", "add")),), share=DEPTHWISE_SHARE, op=launch.op,
-        )  # fmt: skip
-        return streamed
-    return replace(launch, name=f"extern_{launch.name}")
+        return replace(launch, name=name, told={**launch.told, **padded})
+    if launch.name.startswith("conv_depthwise") and launch.form == "convolution" and channels_last:
+        return replace(depthwise_by_cudnn(launch), name=name)
+    if launch.form == "convolution" and channels_last:
+        return replace(launch, name=name, share=CUDNN)  # no rows of pixels that could lie badly
+    return replace(launch, name=name)

@@ -101,23 +101,26 @@ def validate_runs(
     over_memory: bool = True,
     jobs: int = 1,
     job_files: Path | None = None,
+    switched: bool = False,
 ) -> Iterator[RunResult]:
     """A result for each row, in order, as soon as it is known; with the files of `job_files` where these were written."""
-    for result in in_processes(partial(validate_run, options=options, over_memory=over_memory), rows, jobs):
+    one = partial(validate_run, options=options, over_memory=over_memory, switched=switched)
+    for result in in_processes(one, rows, jobs):
         if job_files is not None and not result.target.missing:
             result = replace(result, job_file=job_path(job_files, result.measured))
         yield result
 
 
-def validate_run(measured: RunRow, options: Options, *, over_memory: bool = True) -> RunResult:
+def validate_run(measured: RunRow, options: Options, *, over_memory: bool = True, switched: bool = False) -> RunResult:
     """One row's result; whatever goes wrong with it is the row's `why`, so that the others are still judged.
 
     Args:
         measured: The row.
         options: Fidelity, network and the like.
         over_memory: Time it also where more memory is predicted than there is: it did run, and the error is the memory's.
+        switched: Predict it with the stack most like its own.
     """
-    target = row_target(measured)
+    target = row_target(measured, switched=switched)
     failed = partial(
         ProgramRow, id=measured.id, group=source_name(measured), measured=measured.step_time_s, predicted=None
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from meshcast.evidence.validate.runs.next_stack import next_stack
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.jobs import RunTarget, fitting, predict, run_target, stated_options, unknown_target
 from meshcast.options import Options
@@ -12,11 +13,18 @@ from meshcast.results import Prediction
 _ROOM = 2.0**60  # bytes: enough for any program
 
 
-def row_target(row: RunRow) -> RunTarget:
-    """What a row describes; what cannot be read of it, or is not understood, is among `missing`."""
+def row_target(row: RunRow, *, switched: bool = False) -> RunTarget:
+    """What a row describes; what cannot be read of it, or is not understood, is among `missing`.
+
+    Args:
+        row: The row.
+        switched: Take the stack most like the row's own in its place (`next_stack`).
+    """
     if row.unread:
         return unknown_target(row.run.devices, row.unread)
     target = run_target(row.run)
+    if switched and target.stack is not None and target.on is not None:
+        target = run_target(replace(row.run, stack=next_stack(target.stack.name, target.on.device)))
     return replace(target, assumptions=tuple(dict.fromkeys([*filter(None, [row.assumed]), *target.assumptions])))
 
 

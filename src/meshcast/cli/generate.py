@@ -1,0 +1,71 @@
+"""`meshcast generate --like llama3-70b --nodes 2000 --seed 7 -o OUT`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.patience import patience
+
+
+def generate_command(
+    like: Annotated[
+        list[str] | None,
+        typer.Option("--like", metavar="NAME", help="A model or family (decoder, gpt, vit, ...) that was learnt from."),
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", help="Kernels and collectives of a rank.", min=1)] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="The same gives the same graph.", min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="PREFIX", help="Where the traces go: PREFIX.RANK.et.")
+    ] = None,
+    suite: Annotated[
+        Path | None,
+        typer.Option(
+            "--suite", metavar="FOLDER", help="A set of traces with a manifest, like each --like, or each family."
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("--count", help="With --suite: graphs like each.", min=1)] = 4,
+    json: flags.Json = False,
+) -> None:
+    """Writes Chakra traces of all ranks of a workload that nobody has written, like those of a model."""
+    from meshcast.base import UsageError, ending_at_once
+    from meshcast.cli.app import emit_json
+    from meshcast.synthetic import shipped_model, write_graph, write_suite
+
+    if (out is None) == (suite is None):
+        raise UsageError(
+            "one of -o and --suite is needed", where="generate", fix="-o PREFIX for one graph, --suite FOLDER"
+        )
+    model = shipped_model()
+    if suite is not None:
+        with ending_at_once(as_json=json), patience("generating"):
+            manifest = write_suite(model, suite, likes=like or [], seed=seed, count=count)
+        if json:
+            emit_json(manifest)
+            return
+        covers = manifest["covers"]
+        typer.echo(f"{len(manifest['graphs'])} graphs in {suite}: families {', '.join(covers['families'])}")
+        typer.echo(f"kinds {', '.join(covers['kinds'])}; collectives {', '.join(covers['collectives'])}")
+        return
+    if out is None or not like or len(like) != 1:
+        raise UsageError("a graph is like one model", where="--like", fix="give --like NAME once")
+    with ending_at_once(as_json=json), patience("generating"):
+        graph = model.grow(like[0], nodes, seed)
+        files = write_graph(graph, out)
+    collectives = sum(node.is_collective for node in graph.nodes)
+    if json:
+        emit_json(
+            {
+                "schema": "meshcast.generated-trace/1", "like": like[0], "family": graph.family, "seed": seed,
+                "nodes": len(graph.nodes), "layers": len(graph.layers()), "collectives": collectives, "ranks": graph.ranks,
+                "files": [str(path) for path in files],
+            }
+        )  # fmt: skip
+        return
+    typer.echo(
+        f"{len(graph.nodes):,} nodes in {len(graph.layers()):,} layers, {collectives:,} collectives, on {graph.ranks} ranks: "
+        f"{out}.RANK.et"
+    )

@@ -1,0 +1,172 @@
+"""`meshcast tables ...`: embedding tables, what their look-ups take, and how to share them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshcast.cli import arguments as flags
+from meshcast.cli.patience import patience
+
+if TYPE_CHECKING:
+    from meshcast.tables import TablesAnswer
+    from meshcast.zoo import DenseLayers
+
+app = typer.Typer(
+    help="Embedding tables of recommenders: what look-ups and updates take, and the fastest way to share them out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Tables = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLES", help="A CSV, JSON or TOML file of tables, or a list that is shipped (meshcast tables lists)."
+    ),
+]
+Batch = Annotated[int, typer.Option("--batch", help="Samples of a step, over all devices.", min=1)]
+MODELS = {"dlrm": 0, "dcnv2": 3}  # cross layers
+
+
+@app.command("lists")
+def lists_command(json: flags.Json = False) -> None:
+    """Lists the tables that are shipped, with how many there are and what they take."""
+    from meshcast.base import format_bytes
+    from meshcast.cli.app import emit_json
+    from meshcast.tables import list_names, read_tables
+
+    for name in list_names():
+        tables = read_tables(name)
+        rows, size = sum(each.rows for each in tables), sum(each.bytes for each in tables)
+        if json:
+            emit_json({"name": name, "tables": len(tables), "rows": rows, "bytes": size})
+        else:
+            typer.echo(f"{name:14} {len(tables)} tables, {rows:,} rows, {format_bytes(size)}")
+
+
+@app.command("show")
+def show_command(source: Tables, on: flags.On = "h200", batch: Batch = 65536, json: flags.Json = False) -> None:
+    """Shows every table: rows that a batch touches, what misses L2, the hottest row, and seconds of look-ups and updates."""
+    from meshcast.cli.app import emit_json
+    from meshcast.tables import read_tables, table_rows
+
+    rows = table_rows(read_tables(source), on, batch)
+    if json:
+        for row in rows:
+            emit_json(row)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from meshcast.base import format_bytes, format_time
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("table")
+    for heading in ("rows", "dim", "look-ups", "different", "missed", "hottest", "size", "look-ups take", "updates"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        counts = [f"{round(row[name]):,}" for name in ("look_ups", "different", "missed", "hottest")]
+        table.add_row(
+            row["table"], f"{row['rows']:,}", str(row["dim"]), *counts, format_bytes(row["bytes"]),
+            format_time(row["forward_s"]), format_time(row["backward_s"]),
+        )  # fmt: skip
+    Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+@app.command("plan")
+def plan_command(
+    source: Tables,
+    on: flags.On = "dgx-h100",
+    devices: flags.Devices = None,
+    batch: Batch = 65536,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", metavar="dlrm|dcnv2|none", help="Dense layers beside the tables, of MLPerf's sizes; or none."
+        ),
+    ] = "none",
+    wire: Annotated[
+        str, typer.Option("--wire", metavar="f32|bf16|f16", help="Precision of pooled rows that are sent.")
+    ] = "f32",
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline/--no-pipeline", help="Whether indices of the next batch travel meanwhile.")
+    ] = True,
+    stack: Annotated[
+        str, typer.Option("--dense-stack", help="How the dense layers are run (meshcast stacks).")
+    ] = "pytorch-eager",
+    network: flags.Network = "alpha-beta",
+    json: flags.Json = False,
+) -> None:
+    """Finds the fastest sharding of TABLES: its step, what bounds it, and the greedy plans beside it.
+
+    Exits with 3 where no plan fits the devices' memory.
+    """
+    from meshcast.cli.app import emit_json
+    from meshcast.tables import TablesQuestion, plan_tables, read_tables
+
+    tables = read_tables(source)
+    question = TablesQuestion(
+        tables=tables, on=on, devices=devices, batch=batch, layers=_layers(model, tables[0].dim, len(tables)), wire=wire,
+        pipelined=pipeline, stack=stack, network=network,
+    )  # fmt: skip
+    with patience(f"sharing out {len(tables)} tables"):
+        answer = plan_tables(question)
+    if json:
+        emit_json(answer.to_json())
+    else:
+        _print_plan(answer)
+
+
+def _layers(model: str, dim: int, features: int) -> DenseLayers | None:
+    from meshcast.base import UsageError, nearest
+    from meshcast.zoo import DenseLayers
+
+    if model == "none":
+        return None
+    if model not in MODELS:
+        raise UsageError(f"no dense layers {model!r}", where="--model", fix=nearest(model, [*MODELS, "none"]))
+    return DenseLayers(features=features, dim=dim, bottom=(512, 256, dim), cross=MODELS[model])
+
+
+def _print_plan(answer: TablesAnswer) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from meshcast.base import format_bytes, format_time
+
+    console = Console(markup=False, emoji=False, highlight=False)
+    ranks, parts = answer.problem.ranks, answer.step.parts_s
+    console.print(
+        f"{len(answer.problem.tables)} tables on {ranks.devices} devices of {answer.question.on}, batch {ranks.global_batch:,}",
+        style="bold",
+    )
+    told = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    told.add_row("step", f"{format_time(answer.step.step_s)}, {ranks.global_batch / answer.step.step_s:,.0f} samples/s")
+    told.add_row("bound by", answer.bound)
+    told.add_row("look-ups, updates", f"{format_time(parts['look_ups'])}, {format_time(parts['updates'])}")
+    told.add_row("pooled rows", f"{format_time(parts['pooled'])}, exposed {format_time(parts['exposed_pooled'])}")
+    told.add_row("indices", f"{format_time(parts['indices'])}, exposed {format_time(parts['exposed_indices'])}")
+    told.add_row("dense layers", format_time(parts["dense"]))
+    told.add_row(
+        "dense all-reduce", f"{format_time(parts['reduced'])}, exposed {format_time(parts['exposed_reduced'])}"
+    )
+    told.add_row(
+        "memory",
+        f"{format_bytes(answer.memory_bytes[0])} on the fullest, {format_bytes(answer.memory_bytes[1])} on average",
+    )
+    instead = ", ".join(f"{name} {format_time(s) if s else 'does not fit'}" for name, s in answer.baselines.items())
+    told.add_row("instead of", instead)
+    console.print(told)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("table")
+    for heading in ("rows", "dim"):
+        table.add_column(heading, justify="right")
+    table.add_column("sharding")
+    table.add_column("on")
+    for each, placed in zip(answer.problem.tables, answer.plan, strict=True):
+        where = "nodes" if placed.sharding.way in ("table-row", "grid") else "ranks"
+        places = f"{where} {' '.join(map(str, placed.places))}" if placed.places else "all ranks"
+        table.add_row(each.name, f"{each.rows:,}", str(each.dim), str(placed.sharding), places)
+    console.print(table)

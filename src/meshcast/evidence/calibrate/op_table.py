@@ -1,0 +1,122 @@
+"""Measured kernels from a table of single ops that somebody else timed: `meshcast calibrate --from FILE.csv`.
+
+Each row becomes the program that was run (`validate ops`), lowered for its chip, and its time that of the program's kernels.
+Where they are several, the row tells them apart no more than the reference model does: all share its ratio,
+
+    seconds(kernel) = reference(kernel) * measured / sum(reference).
+
+Only device times can be learned from (grade A, unless asked otherwise); rows of one shape are one program to the fit, so
+that its settings and intervals are judged on shapes that it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshcast.base import InputError, MeshcastError, UsageError
+from meshcast.estimate import Interpolator, InterpolatorRow, Split, build_interpolator, chosen_half, reference_model
+from meshcast.evidence.validate.ops.programs import op_program
+from meshcast.evidence.validate.ops.rows import OpRow, device_of
+from meshcast.hardware import Device
+from meshcast.jobs import prepare
+from meshcast.lower import KernelKind, LoopStep, Schedule
+from meshcast.options import Options
+from meshcast.programs import from_bytes
+
+Listen = Callable[[int, int], None]
+_NOT_LEARNED = {
+    KernelKind.COLLECTIVE: "a collective is timed by the network",
+    KernelKind.CUSTOM: "a hand-written kernel's time says nothing about others",
+}
+_LEAST_SHARE = 0.05  # of a row's time: what less of it is spent on, the row says nothing about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableKernels:
+    """What a table gave: the kernels to interpolate in, rows that were taken, and why the others were not."""
+
+    interpolator: Interpolator
+    rows: int
+    left_out: dict[str, str]  # by id
+
+
+def kernels_of_table(
+    rows: Sequence[OpRow],
+    device: Device,
+    *,
+    source: str,
+    split: Split = "all",
+    listen: Listen | None = None,
+) -> TableKernels:
+    """The measured kernels of a device in a table; rows of other chips are passed over.
+
+    Args:
+        rows: The table's rows that are to be believed.
+        device: What to collect for.
+        source: The table's name, kept beside what is made of it.
+        split: One half of the shapes, so that the other can judge.
+        listen: Told how many rows are done, and of how many.
+
+    Raises:
+        InputError: No row of the device has a time and a program.
+        UsageError: The rows are of other devices.
+    """
+    mine = [row for row in rows if row.time_us is not None and _is_on(row, device)]
+    if not mine:
+        chips = ", ".join(sorted({row.chip for row in rows})) or "none"
+        raise UsageError(
+            f"no row with a time is of {device.name}: the table's chips are {chips}", where="--on", fix="name another"
+        )
+    chosen = [row for row in mine if chosen_half(row.text, split)]
+    found: list[InterpolatorRow] = []
+    left_out: dict[str, str] = {}
+    for number, row in enumerate(chosen, 1):
+        try:
+            found += row_kernels(row, device)
+        except MeshcastError as error:
+            left_out[row.id] = error.message
+        if listen is not None:
+            listen(number, len(chosen))
+    if not found:
+        raise InputError("no row has a program whose kernels could be timed", where=source)
+    made = build_interpolator(found, device, [source if split == "all" else f"{source} ({split})"])
+    return TableKernels(interpolator=made, rows=len(chosen) - len(left_out), left_out=left_out)
+
+
+def _is_on(row: OpRow, device: Device) -> bool:
+    try:
+        return device_of(row) == device.name
+    except MeshcastError:
+        return False
+
+
+def row_kernels(row: OpRow, device: Device) -> Iterator[InterpolatorRow]:
+    """A row's kernels with their times, under the name of its shape.
+
+    Raises:
+        MeshcastError: It has no program, or a collective is in it.
+    """
+    assert row.time_us is not None
+    program = op_program(row)
+    captured = from_bytes(program.text.encode(), name=program.name, where=program.name)
+    options = Options(on=program.device, fidelity="analytical", lowering="modelled", clocks="burst", levers=False)
+    schedule = prepare(captured, options).lowered.schedule
+    kernels = list((_loops(schedule) or schedule).walk() if program.slope else schedule.walk())
+    for kind, why in _NOT_LEARNED.items():
+        if any(kernel.kind is kind for kernel, _ in kernels):
+            raise InputError(why, where=row.id)
+    counts = np.array([count / program.steps for _, count in kernels])
+    reference = reference_model(device, 0.0).estimate([kernel for kernel, _ in kernels], device).time * counts
+    ratio = row.time_us * 1e-6 / reference.sum()
+    for (kernel, _), seconds, count in zip(kernels, reference, counts, strict=True):
+        if seconds >= _LEAST_SHARE * reference.sum():
+            yield InterpolatorRow(kernel=kernel, seconds=float(seconds * ratio / count), program=row.text)
+
+
+def _loops(schedule: Schedule) -> Schedule | None:
+    """The loops of a schedule alone: what a further step of a chain repeats."""
+    steps = tuple(step for step in schedule.steps if isinstance(step, LoopStep))
+    return Schedule(inputs=schedule.inputs, outputs=schedule.outputs, steps=steps) if steps else None

@@ -1,0 +1,211 @@
+"""`DeviceTrace`: what a Kineto trace says about the host's calls and the device's work, as little of it as linking needs.
+
+Events of the profiler's file (Chrome's trace format, https://github.com/pytorch/kineto): `cpu_op` and `user_annotation` are
+what the host runs, `cuda_runtime` and `cuda_driver` its calls, with the `correlation` of the work that they launch; `kernel`,
+`gpu_memcpy` and `gpu_memset` are that work; `cuda_sync` says which stream waits for which. Everything else (Python frames,
+arrows, counters) is passed over while the file is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import InputError, tell
+from meshcast.recorded.json_stream import stream_json
+
+WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+CALLS = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver"})
+OPERATIONS = frozenset({"cpu_op", "user_annotation"})
+SYNCHRONISATION = "cuda_sync"
+STEP = "ProfilerStep#"
+# What NCCL's kernels and `record_param_comms` say of a collective; newer profilers write all of it.
+COLLECTIVE_ARGUMENTS = (
+    "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "In split size", "Out split size",
+    "Process Group Name", "Process Group Description", "Process Group Ranks", "Rank", "Src Rank", "Dst Rank", "Seq",
+)  # fmt: skip
+# Calls that launch work or wait for it; all others (queries of attributes, allocations) are a part of the operator around them.
+_TELLING = re.compile(r"launch|memcpy|memset|synchronize|waitevent|graph", re.IGNORECASE)
+_LAST = 1 << 62  # calls are inside operators
+TOLD_EVERY = 200_000  # events, to whoever is waiting
+
+
+@dataclass(slots=True, kw_only=True)
+class HostEvent:
+    """Something that a thread of the host ran; times are nanoseconds of the profiler's clock.
+
+    Attributes:
+        kind: `op` of an operator or annotation, `call` of a call of the runtime.
+        thread: Where.
+        external: The profiler's number of an operator; -1 where it has none.
+        record: The number that the execution trace knows it by (`Record function id`); -1 where it has none.
+        correlation: Of a call, the number that its work has, too; -1 where it has none.
+        said: Arguments of collectives.
+    """
+
+    name: str
+    kind: str
+    thread: int | str
+    start: int
+    end: int
+    external: int = -1
+    record: int = -1
+    correlation: int = -1
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class DeviceWork:
+    """A kernel, copy or fill on a stream."""
+
+    name: str
+    kind: str
+    stream: int
+    start: int
+    end: int
+    correlation: int = -1
+    external: int = -1
+    bytes: int = 0
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamWait:
+    """That a stream, or the host where `stream` is -1, waits for what another has been given so far (`cuda_sync`)."""
+
+    stream: int
+    on_stream: int
+    correlation: int
+
+
+@dataclass(slots=True, kw_only=True)
+class DeviceTrace:
+    """What one Kineto file says.
+
+    Attributes:
+        where: The file.
+        host: What threads ran, by start.
+        work: What the device ran, by start.
+        waits: Waits of streams for streams, by the number of the call that made them.
+        rank: The rank that wrote it, and how many there are, where it says so.
+        device_name: What the driver calls the device.
+        steps: Spans of the profiler's steps, by number.
+        read: Events in the file.
+    """
+
+    where: str
+    host: list[HostEvent]
+    work: list[DeviceWork]
+    waits: dict[int, StreamWait]
+    rank: int | None = None
+    world: int | None = None
+    device_name: str = ""
+    steps: dict[int, tuple[int, int]] = field(default_factory=dict)
+    read: int = 0
+
+
+def read_device_trace(path: Path) -> DeviceTrace:
+    """The trace in a Kineto file, packed or not, read event by event.
+
+    Raises:
+        InputError: It is no such file, or an event has no readable time or number.
+    """
+    found = DeviceTrace(where=str(path), host=[], work=[], waits={})
+    names: dict[str, str] = {}  # a name is held once: a trace has millions of events and hundreds of names
+    for key, value in stream_json(path, "traceEvents"):
+        if key == "distributedInfo" and isinstance(value, dict):
+            found.rank, found.world = (_whole_or_none(value.get(each)) for each in ("rank", "world_size"))
+        elif key == "deviceProperties" and isinstance(value, list) and value and isinstance(value[0], dict):
+            found.device_name = str(value[0].get("name", ""))
+        elif key is None and isinstance(value, dict):
+            if found.read % TOLD_EVERY == 0:
+                tell(f"{found.read:,} events of {path.name}")
+            try:
+                _take(found, value, names)
+            except (TypeError, ValueError, KeyError, OverflowError) as error:
+                raise InputError(
+                    f"event {found.read} ({value.get('cat', 'no category')}, {str(value.get('name'))[:60]!r}) has no readable "
+                    f"time or number: {error!r}", where=str(path),
+                    fix="export the trace again: ts and dur are microseconds, correlation and External id numbers",
+                ) from None  # fmt: skip
+            found.read += 1
+    if not found.host and not found.work:
+        raise InputError(
+            f"none of {found.read} events is an operator of the host or work of a device", where=str(path),
+            fix="give a trace of torch.profiler (traceEvents with categories cpu_op and kernel)",
+        )  # fmt: skip
+    # Of what begins in one microsecond the operator that was numbered first began first, and calls are inside operators.
+    found.host.sort(key=lambda event: (event.start, event.external if event.kind == "op" else _LAST, -event.end))
+    found.work.sort(key=lambda work: (work.start, work.end))
+    return found
+
+
+def _take(found: DeviceTrace, event: dict[str, Any], names: dict[str, str]) -> None:
+    """Keeps of an event what linking needs."""
+    category = event.get("cat")
+    if event.get("ph") != "X" or not isinstance(category, str):
+        return
+    category = category.lower()
+    if category not in WORK and category not in CALLS and category not in OPERATIONS and category != SYNCHRONISATION:
+        return
+    arguments = event.get("args") or {}
+    name = str(event.get("name", ""))
+    name = names.setdefault(name, name)
+    start = _nanoseconds(event["ts"])
+    end = start + max(0, _nanoseconds(event.get("dur", 0)))
+    correlation = int(arguments.get("correlation", -1))
+    if category in WORK:
+        found.work.append(
+            DeviceWork(
+                name=name, kind=category, stream=int(arguments.get("stream", event.get("tid", 0))), start=start, end=end,
+                correlation=correlation, external=int(arguments.get("External id", -1)),
+                bytes=int(arguments.get("bytes", 0)), said=_of_collective(arguments),
+            )
+        )  # fmt: skip
+    elif category == SYNCHRONISATION:
+        if "wait_on_stream" in arguments and int(arguments["wait_on_stream"]) >= 0:
+            stream = int(arguments.get("stream", -1)) if "Wait" in name else -1
+            found.waits[correlation] = StreamWait(
+                stream=stream, on_stream=int(arguments["wait_on_stream"]), correlation=correlation
+            )
+        elif "Stream Sync" in name:
+            found.waits[correlation] = StreamWait(
+                stream=-1, on_stream=int(arguments.get("stream", -1)), correlation=correlation
+            )
+    elif name.startswith(STEP) and name[len(STEP) :].isdecimal():
+        found.steps[int(name[len(STEP) :])] = (start, end)
+    elif category in OPERATIONS or _TELLING.search(name):
+        found.host.append(
+            HostEvent(
+                name=name, kind="op" if category in OPERATIONS else "call", thread=event.get("tid", 0), start=start, end=end,
+                external=int(arguments.get("External id", -1)), record=int(arguments.get("Record function id", -1)),
+                correlation=correlation, said=_of_collective(arguments),
+            )
+        )  # fmt: skip
+
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def _of_collective(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "Collective name" not in arguments:
+        return _NOTHING
+    return {key: arguments[key] for key in COLLECTIVE_ARGUMENTS if key in arguments}
+
+
+def _nanoseconds(microseconds: object) -> int:
+    """Whole nanoseconds; whole microseconds keep every digit, however far the clock has gone."""
+    if isinstance(microseconds, int):
+        return microseconds * 1000
+    value = float(str(microseconds))
+    if not math.isfinite(value):
+        raise ValueError(f"a time is {value}")
+    return round(value * 1000)
+
+
+def _whole_or_none(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

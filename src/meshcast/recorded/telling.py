@@ -1,0 +1,63 @@
+"""An `Understanding` as JSON and as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshcast.base import format_time
+from meshcast.recorded.understanding import Understanding
+from meshcast.results import Section, columns, percent
+
+MOST = 8  # rows of a table
+
+
+def understanding_json(found: Understanding) -> dict[str, Any]:
+    """As an object of JSON; seconds."""
+    return {
+        "span_s": found.run.duration,
+        "host_bound_share": found.host_bound,
+        "non_gemm_share": found.without_products,
+        "kernel_classes_s": found.classes,
+        "critical_path_s": found.critical_by,
+        "critical_path_ranks": sorted({rank for rank, _, _ in found.critical}),
+        "ranks": [
+            {
+                "rank": each.rank, "alike": each.ranks, "span_s": each.span, "compute_time_s": each.computing,
+                "non_compute_time_s": each.not_computing, "idle_time_s": each.idle, "idle_for_s": each.idle_for,
+                "exposed_communication_s": each.exposed, "waited_for_others_s": each.waited, "others_waited_s": each.late,
+            }
+            for each in found.ranks
+        ],
+    }  # fmt: skip
+
+
+def understanding_sections(found: Understanding) -> list[Section]:
+    """As tables: ranks, what the critical path is made of, classes of kernels."""
+    whole = found.run.duration or 1.0
+    ranks = [
+        (
+            f"{each.rank}" + (f" (and {each.ranks - 1} like it)" if each.ranks > 1 else ""), format_time(each.computing),
+            format_time(each.not_computing), format_time(each.idle),
+            ", ".join(f"{name} {format_time(seconds)}" for name, seconds in list(each.idle_for.items())[:2]),
+            format_time(each.waited), format_time(each.late),
+        )
+        for each in found.ranks
+    ]  # fmt: skip
+    path = [(name, format_time(seconds), percent(seconds / whole)) for name, seconds in found.critical_by.items()]
+    total = sum(found.classes.values()) or 1.0
+    kinds = [(name, format_time(seconds), percent(seconds / total)) for name, seconds in found.classes.items()]
+    steps = ", ".join(sorted({str(rank) for rank, _, _ in found.critical}))
+    return [
+        Section(
+            title=f"Where {format_time(found.run.duration)} go: {percent(found.host_bound)} idle for the host",
+            columns=columns("rank", ">computing", ">communication alone", ">idle", "~idle for", ">waited", ">others waited"),
+            rows=ranks[: 2 * MOST],
+        ),
+        Section(
+            title=f"The critical path, over ranks {steps}", columns=columns("what", ">time", ">of the step"), rows=path[:MOST]
+        ),
+        Section(
+            title=f"Kernels by class: {percent(found.without_products)} of computing is not products",
+            columns=columns("class", ">time", ">share"), rows=kinds[:MOST],
+        ),
+    ]  # fmt: skip

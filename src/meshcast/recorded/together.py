@@ -1,0 +1,178 @@
+"""Ranks of a job put together: one clock, groups of ranks, and what collectives took without waiting for the last.
+
+A collective ends on all ranks at about the same time, so the median difference between its ends on two ranks is the difference of
+their clocks. On a rank its kernel also waits for those that come later: what it takes by itself is the shortest of all its ranks'
+times, that of the last to come.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshcast.base import InputError
+from meshcast.chakra import NodeType
+from meshcast.recorded.collectives import Exchange
+from meshcast.recorded.drafts import Draft, ordered
+from meshcast.recorded.linking import LinkedRank
+
+OFFSET = "begins later"
+
+
+@dataclass(slots=True, kw_only=True)
+class LinkedJob:
+    """All ranks of a job.
+
+    Attributes:
+        ranks: By rank.
+        groups: Members of groups by the names that nodes use; the group of all ranks has none.
+        span: Nanoseconds from the first begin to the last end, on one clock.
+        skews: Nanoseconds by which each rank's clock is ahead of the first one's.
+        notes: What was assumed.
+    """
+
+    ranks: list[LinkedRank]
+    groups: dict[str, tuple[int, ...]]
+    span: int
+    skews: list[int]
+    notes: list[str]
+
+    def group_of(self, rank: int, said: Exchange) -> str:
+        """The name of a communication's group; "" of all ranks."""
+        members = _members(self.ranks, rank, said)
+        return next((name for name, ranks in self.groups.items() if ranks == members), "")
+
+
+def linked_job(ranks: Sequence[LinkedRank]) -> LinkedJob:
+    """The job of some ranks, which are all that it has, or one that stands for all.
+
+    Raises:
+        InputError: Ranks are missing, or there are several of one number.
+    """
+    given = [(each.rank if each.rank is not None else place, each) for place, each in enumerate(ranks)]
+    given.sort(key=lambda item: item[0])
+    found = [each for _, each in given]
+    numbers = [number for number, _ in given]
+    if len(found) > 1 and numbers != list(range(len(found))):
+        twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
+        missing = sorted(set(range(max(numbers) + 1)) - set(numbers))
+        raise InputError(
+            f"rank {twice[0]} has {numbers.count(twice[0])} traces" if twice else f"rank {missing[0]} has no trace",
+            where=found[0].where, fix="give the traces of all ranks of a job, each once, or of one rank alone",
+        )  # fmt: skip
+    skews = _skews(found)
+    begin = min(each.start - skew for each, skew in zip(found, skews, strict=True))
+    end = max(each.end - skew for each, skew in zip(found, skews, strict=True))
+    notes = [f"rank {number}: {note}" for number, each in given for note in each.notes]
+    if len(found) > 1:
+        notes += _shorten(found)
+        for each, skew in zip(found, skews, strict=True):
+            _begin_later(each, each.start - skew - begin)
+    return LinkedJob(ranks=found, groups=_groups(found), span=end - begin, skews=skews, notes=notes)
+
+
+def _collectives(rank: LinkedRank) -> list[Draft]:
+    return [each for each in rank.drafts if each.kind is NodeType.COLLECTIVE]
+
+
+def _skews(ranks: Sequence[LinkedRank]) -> list[int]:
+    """How far clocks are ahead of the first rank's, by the ends of collectives over all ranks; 0 where there are none."""
+    first = _whole(ranks, 0)
+    found = []
+    for number in range(len(ranks)):
+        row = _whole(ranks, number)
+        differences = [
+            mine.start + mine.duration - theirs.start - theirs.duration
+            for mine, theirs in zip(row, first, strict=False)
+            if _code(mine) == _code(theirs)
+        ]
+        found.append(round(statistics.median(differences)) if differences and number else 0)
+    return found
+
+
+def _whole(ranks: Sequence[LinkedRank], number: int) -> list[Draft]:
+    """Collectives of a rank over all ranks."""
+    return [
+        each
+        for each in _collectives(ranks[number])
+        if each.communication is not None and len(_members(ranks, number, each.communication)) == len(ranks)
+    ]
+
+
+def _code(draft: Draft) -> int:
+    said = draft.communication
+    return -1 if said is None or said.code is None else int(said.code)
+
+
+def _members(ranks: Sequence[LinkedRank], rank: int, said: Exchange) -> tuple[int, ...]:
+    """The ranks of a group: as listed, else all ranks of the job.
+
+    Raises:
+        InputError: It is smaller than the job, and nobody says whose it is.
+    """
+    mine = ranks[rank]
+    listed, listed_size = mine.groups.get(said.group, ((), 0))
+    members, size = said.members or listed, said.group_size or listed_size
+    world = len(ranks) if len(ranks) > 1 else max(mine.world or 1, size, 1 + max(members, default=0))
+    if members:
+        return tuple(sorted(members))
+    if size in (0, world):
+        return tuple(range(world))
+    if len(ranks) == 1:
+        return tuple(range(size))
+    raise InputError(
+        f"process group {said.group!r} has {size} of {world} ranks, and neither trace says which", where=mine.where,
+        fix="record with a PyTorch that writes the ranks of process groups (2.3 or newer)",
+    )  # fmt: skip
+
+
+def _groups(ranks: Sequence[LinkedRank]) -> dict[str, tuple[int, ...]]:
+    """Groups by number, from 1 on; that of all ranks of several traces needs no name."""
+    whole = tuple(range(len(ranks)))
+    found: dict[tuple[int, ...], str] = {}
+    for number, rank in enumerate(ranks):
+        for each in rank.drafts:
+            if each.communication is None:
+                continue
+            members = _members(ranks, number, each.communication)
+            if members != whole or len(ranks) == 1:
+                found.setdefault(members, str(len(found) + 1))
+    return {name: members for members, name in found.items()}
+
+
+def _shorten(ranks: Sequence[LinkedRank]) -> list[str]:
+    """Gives collectives the time that they take by themselves; notes where ranks do not agree on them."""
+    by_group: dict[tuple[int, ...], dict[int, list[Draft]]] = {}
+    for number, rank in enumerate(ranks):
+        for each in _collectives(rank):
+            assert each.communication is not None
+            members = _members(ranks, number, each.communication)
+            by_group.setdefault(members, {}).setdefault(number, []).append(each)
+    notes = []
+    for members, rows in by_group.items():
+        counts = {number: len(row) for number, row in rows.items()}
+        if len(rows) != len(members) or len(set(counts.values())) > 1:
+            notes.append(f"ranks {members[0]} to {members[-1]} recorded different numbers of collectives: {counts}")
+            continue
+        for together in zip(*rows.values(), strict=True):
+            if len({_code(each) for each in together}) == 1:
+                shortest = min(each.duration for each in together)
+                for each in together:
+                    each.start += each.duration - shortest
+                    each.duration = shortest
+    return notes
+
+
+def _begin_later(rank: LinkedRank, later: int) -> None:
+    """Lets a rank begin some time behind the first: a node of the host's in front of what waits for nothing."""
+    if later <= 0:
+        return
+    offset = Draft(
+        name=OFFSET, kind=NodeType.COMPUTE, start=rank.start - later, duration=later, host=True, lane=0, pause=True
+    )  # fmt: skip
+    for each in rank.drafts:
+        if not each.deps:
+            each.deps.append(offset)
+    rank.drafts = ordered([offset, *rank.drafts])

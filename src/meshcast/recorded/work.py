@@ -1,0 +1,66 @@
+"""What an operator of PyTorch computes and moves, by the shapes of its tensors: what a trace can be timed again from.
+
+Products have 2 M N K operations (an addition more an element where a bias is added), convolutions 2 N K C R S P Q; of everything
+else the elements that come out are counted, one operation each. Bytes are those of the tensors that go in and come out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from meshcast.recorded.collectives import tensor_bytes
+from meshcast.recorded.operators import Operator
+
+DTYPES = {
+    "float": "f32", "double": "f64", "c10::half": "f16", "half": "f16", "c10::bfloat16": "bf16", "bfloat16": "bf16",
+    "c10::float8_e4m3fn": "f8E4M3FN", "c10::float8_e5m2": "f8E5M2",
+}  # fmt: skip
+
+
+def _product(shapes: Sequence[Any]) -> float:
+    (*batch, rows, depth), columns = shapes[0], shapes[1][-1]
+    return float(2 * math.prod(batch) * rows * depth * columns)
+
+
+def _biased_product(shapes: Sequence[Any]) -> float:
+    rows, columns = shapes[1][-2], shapes[2][-1]
+    return _product(shapes[1:]) + float(math.prod(shapes[1][:-2]) * rows * columns)
+
+
+def _convolution(operator: Operator) -> float:
+    filters, written = operator.shapes[1], operator.out_shapes[0]
+    return float(2 * math.prod(written) * math.prod(filters[1:]))
+
+
+PRODUCTS: dict[str, Callable[[Sequence[Any]], float]] = {
+    "aten::mm": _product, "aten::bmm": _product, "aten::_scaled_mm": _product, "aten::addmm": _biased_product,
+    "aten::baddbmm": _biased_product, "aten::addbmm": _biased_product,
+}  # fmt: skip
+CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution", "aten::_convolution", "aten::miopen_convolution")
+
+
+def work_of(operator: Operator) -> tuple[int, int, int, str]:
+    """Operations, those of products among them, bytes, and the type of arithmetic; nothing where shapes do not say."""
+    moved = tensor_bytes(operator.values, operator.types) + tensor_bytes(operator.out_values, operator.out_types)
+    dtype = next((found for kind in operator.types if (found := _dtype(str(kind)))), "")
+    try:
+        if operator.name in PRODUCTS:
+            matrix = PRODUCTS[operator.name](operator.shapes)
+        elif operator.name in CONVOLUTIONS:
+            matrix = _convolution(operator)
+        else:
+            matrix = 0.0
+    except (IndexError, TypeError, ValueError):  # shapes of another form than the operator's own
+        matrix = 0.0
+    plain = sum(math.prod(shape) for shape in operator.out_shapes if _is_shape(shape))
+    return round(matrix) or plain, round(matrix), moved, dtype
+
+
+def _dtype(kind: str) -> str:
+    return DTYPES.get(kind.removeprefix("Tensor(").removesuffix(")").lower(), "") if kind.startswith("Tensor(") else ""
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, list) and all(type(each) is int for each in shape)

@@ -1,0 +1,10 @@
+from meshcast.synthetic.corpus import shipped_corpus as shipped_corpus
+from meshcast.synthetic.evaluation import Evaluation as Evaluation
+from meshcast.synthetic.evaluation import Surrogate as Surrogate
+from meshcast.synthetic.evaluation import evaluate as evaluate
+from meshcast.synthetic.graphs import OpGraph as OpGraph
+from meshcast.synthetic.graphs import OpNode as OpNode
+from meshcast.synthetic.model import GraphModel as GraphModel
+from meshcast.synthetic.model import shipped_model as shipped_model
+from meshcast.synthetic.trace_files import write_graph as write_graph
+from meshcast.synthetic.trace_files import write_suite as write_suite

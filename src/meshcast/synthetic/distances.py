@@ -1,0 +1,72 @@
+"""How far two sets of graphs are from each other: layers, degrees, what nodes are, and their sizes.
+
+Layers, degrees and sizes by the first Wasserstein distance of their distributions (sizes in octaves), what nodes are by the total
+variation of their shares. Every graph weighs the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from meshcast.synthetic.graphs import OpGraph
+
+POINTS = 200  # quantiles at which distributions are compared
+
+
+def _layer_sizes(graph: OpGraph) -> list[float]:
+    return [math.log2(len(layer)) for layer in graph.layers()]
+
+
+def _depths(graph: OpGraph) -> list[float]:
+    return [math.log2(len(graph.nodes) / len(graph.layers()))]
+
+
+def _in_degrees(graph: OpGraph) -> list[float]:
+    return [float(len(node.parents)) for node in graph.nodes]
+
+
+def _out_degrees(graph: OpGraph) -> list[float]:
+    counts = Counter(parent for node in graph.nodes for parent in node.parents)
+    return [float(counts[place]) for place in range(len(graph.nodes))]
+
+
+def _bytes(graph: OpGraph) -> list[float]:
+    return [math.log2(node.bytes) for node in graph.nodes]
+
+
+def _flops(graph: OpGraph) -> list[float]:
+    return [math.log2(1 + node.flops) for node in graph.nodes if not node.is_collective]
+
+
+MEASURES: dict[str, Callable[[OpGraph], list[float]]] = {
+    "layer sizes": _layer_sizes, "nodes a layer": _depths, "in-degree": _in_degrees, "out-degree": _out_degrees,
+    "bytes": _bytes, "operations": _flops,
+}  # fmt: skip
+
+
+def distances(ours: Sequence[OpGraph], theirs: Sequence[OpGraph]) -> dict[str, float]:
+    """The distance of two sets by every measure, and of what their nodes are."""
+    found = {}
+    at = (np.arange(POINTS) + 0.5) / POINTS
+    for name, measure in MEASURES.items():
+        left, right = (
+            np.mean([np.quantile(measure(each), at) for each in graphs], axis=0) for graphs in (ours, theirs)
+        )
+        found[name] = float(np.mean(np.abs(left - right)))
+    mixes = [_mix(graphs) for graphs in (ours, theirs)]
+    kinds = set(mixes[0]) | set(mixes[1])
+    found["kinds"] = 0.5 * sum(abs(mixes[0].get(kind, 0.0) - mixes[1].get(kind, 0.0)) for kind in kinds)
+    return found
+
+
+def _mix(graphs: Sequence[OpGraph]) -> dict[str, float]:
+    """Shares of the kinds of nodes."""
+    found: dict[str, float] = {}
+    for graph in graphs:
+        for kind, count in Counter(node.kind for node in graph.nodes).items():
+            found[kind] = found.get(kind, 0.0) + count / len(graph.nodes) / len(graphs)
+    return found

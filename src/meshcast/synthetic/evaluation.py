@@ -1,0 +1,165 @@
+"""Whether grown graphs stand for real ones: validity, distances from graphs set apart, and what a surrogate learns from them.
+
+The surrogate is a ridge regression of the logarithm of the step, as predicted of the graph, on the logarithms of its work:
+operations of products and others, bytes, bytes of each collective, launches, nodes and layers. It is trained on grown graphs,
+tested on real ones that nothing was learnt from, and compared with the same trained on real graphs (LayerDAG, section 4.3).
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from meshcast.base import tell
+from meshcast.chakra import COLLECTIVE_CODES
+from meshcast.evidence import spearman
+from meshcast.jobs import predict
+from meshcast.synthetic.baselines import perturbed_copy, random_graph
+from meshcast.synthetic.distances import distances
+from meshcast.synthetic.graphs import OpGraph
+from meshcast.synthetic.model import GraphModel
+from meshcast.synthetic.trace_files import write_graph
+
+RIDGE = 1.0  # weight of the squares of the standardised coefficients
+SPEARMAN_SHARE, ERROR_RATIO = 0.9, 1.3  # of the surrogate that learnt from real graphs, which ours should reach
+Floats = npt.NDArray[np.float64]
+COLLECTIVES = tuple(COLLECTIVE_CODES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrogate:
+    """How well a surrogate predicts real graphs: rank correlation, and the geometric mean of its errors."""
+
+    trained_on: str
+    graphs: int
+    spearman: float
+    geomean_error: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "trained_on": self.trained_on, "graphs": self.graphs, "spearman": self.spearman,
+            "geomean_error": self.geomean_error,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What `validate generated` finds.
+
+    Attributes:
+        graphs: How many were grown; `valid` how many of them can be run.
+        held_out: Real graphs that were set apart.
+        distances: From those, by who made the graphs and by measure.
+        surrogates: By what they were trained on.
+    """
+
+    graphs: int
+    valid: int
+    held_out: int
+    distances: dict[str, dict[str, float]]
+    surrogates: dict[str, Surrogate]
+
+    @property
+    def reached(self) -> bool:
+        """Whether all graphs are valid and the surrogate is nearly as good as the one that learnt from real graphs."""
+        ours, real = self.surrogates["generated"], self.surrogates["real"]
+        near = (
+            ours.spearman >= SPEARMAN_SHARE * real.spearman and ours.geomean_error <= ERROR_RATIO * real.geomean_error
+        )
+        return self.valid == self.graphs and near
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary, the last line of the command."""
+        return {
+            "schema": "meshcast.generated/1", "graphs": self.graphs, "valid": self.valid, "held_out": self.held_out,
+            "distances": self.distances, "surrogates": {name: each.to_json() for name, each in self.surrogates.items()},
+            "reached": self.reached,
+        }  # fmt: skip
+
+
+def evaluate(model: GraphModel, corpus: Sequence[OpGraph], *, graphs: int, seed: int, on: str) -> Evaluation:
+    """Evaluates a model on a corpus.
+
+    Args:
+        model: What grows graphs.
+        corpus: Real graphs, those that it has learnt from and those set apart.
+        graphs: How many are grown, and how many each baseline makes.
+        seed: Of all that is drawn.
+        on: The hardware that steps are predicted on.
+    """
+    known = [graph for graph in corpus if not graph.held_out]
+    apart = [graph for graph in corpus if graph.held_out]
+    random = np.random.default_rng(seed)
+    # Of sizes and models as those set apart have them: families, not models, which were never seen.
+    templates = [apart[number % len(apart)] for number in range(graphs)]
+    ours = [model.grow(each.family, len(each.nodes), seed + number) for number, each in enumerate(templates)]
+    made: dict[str, list[OpGraph]] = {
+        "generated": ours,
+        "copy and perturb": [perturbed_copy(_of_family(known, each), random) for each in templates],
+        "chance": [random_graph(_of_family(known, each), random) for each in templates],
+    }
+    timed = {graph.name: _seconds(graph, on) for graph in corpus}
+    tested = [timed[graph.name] for graph in apart]
+    surrogates = {"real": _surrogate("real", known, [timed[graph.name] for graph in known], apart, tested)}
+    for name, row in made.items():
+        tell(f"steps of graphs: {name}")
+        surrogates[name] = _surrogate(name, row, [_seconds(graph, on) for graph in row], apart, tested)
+    return Evaluation(
+        graphs=len(ours), valid=sum(not graph.complaints() for graph in ours), held_out=len(apart),
+        distances={name: distances(row, apart) for name, row in {"real": known, **made}.items()}, surrogates=surrogates,
+    )  # fmt: skip
+
+
+def _of_family(graphs: Sequence[OpGraph], like: OpGraph) -> list[OpGraph]:
+    return [graph for graph in graphs if graph.family == like.family] or list(graphs)
+
+
+def _seconds(graph: OpGraph, on: str) -> float:
+    """The step of a graph, predicted on hardware by what its nodes do."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_graph(graph, Path(folder) / "job")
+        found = predict(Path(folder) / "job", on=on, durations="estimated", levers=False)
+    assert found.step_time_s is not None
+    return found.step_time_s
+
+
+def _features(graph: OpGraph) -> list[float]:
+    """Logarithms of what a graph has of everything."""
+    kernels = [node for node in graph.nodes if not node.is_collective]
+    totals = [
+        sum(node.flops * node.repeat for node in kernels if node.matrix),
+        sum(node.flops * node.repeat for node in kernels if not node.matrix),
+        float(sum(node.bytes * node.repeat for node in kernels)), float(sum(node.repeat for node in graph.nodes)),
+        float(len(graph.nodes)), float(len(graph.layers())),
+    ]  # fmt: skip
+    for kind in COLLECTIVES:
+        totals.append(float(sum(node.bytes * node.repeat for node in graph.nodes if node.kind == kind)))
+    return [math.log2(1 + total) for total in totals]
+
+
+def _surrogate(
+    name: str, graphs: Sequence[OpGraph], seconds: Sequence[float], apart: Sequence[OpGraph], tested: Sequence[float]
+) -> Surrogate:
+    model = _fitted(np.array([_features(graph) for graph in graphs]), np.log(seconds))
+    answers = model(np.array([_features(graph) for graph in apart]))
+    wrong = float(np.exp(np.mean(np.abs(answers - np.log(tested)))) - 1)
+    return Surrogate(
+        trained_on=name, graphs=len(graphs), spearman=spearman(answers, np.log(tested)) or 0.0, geomean_error=wrong
+    )
+
+
+def _fitted(features: Floats, targets: Floats) -> Callable[[Floats], Floats]:
+    """A ridge regression on standardised features; those that do not vary count for nothing."""
+    middle, spread = features.mean(axis=0), features.std(axis=0)
+    spread = np.where(spread > 0, spread, np.inf)
+    plain = (features - middle) / spread
+    weights = np.linalg.solve(plain.T @ plain + RIDGE * np.eye(plain.shape[1]), plain.T @ (targets - targets.mean()))
+    return lambda asked: np.asarray(((asked - middle) / spread) @ weights + targets.mean(), dtype=np.float64)

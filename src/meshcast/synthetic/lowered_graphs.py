@@ -1,0 +1,70 @@
+"""A lowered program as an `OpGraph`: its kernels with what they take from each other, every loop with two of its turns."""
+
+from __future__ import annotations
+
+from meshcast.lower import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule
+from meshcast.synthetic.graphs import GroupDims, OpGraph, OpNode
+
+TURNS = 2  # of a loop, so that what one hands to the next is seen
+
+
+def graph_of(lowered: LoweredProgram, *, name: str, model: str, family: str, held_out: bool = False) -> OpGraph:
+    """The graph of a program."""
+    flat = _KernelGraph()
+    flat.add(lowered.schedule, {}, 1)
+    ranks = max(1, lowered.mesh.size)
+    return OpGraph(
+        name=name, model=model, family=family, ranks=ranks, groups=tuple(flat.groups), nodes=tuple(flat.nodes),
+        held_out=held_out,
+    )  # fmt: skip
+
+
+class _KernelGraph:
+    def __init__(self) -> None:
+        self.nodes: list[OpNode] = []
+        self.groups: dict[GroupDims, int] = {}
+
+    def add(self, block: Schedule, made_by: dict[int, int | None], repeat: int) -> None:
+        """Adds the kernels of a block; `made_by` says which node made a value, and learns of those that are made here."""
+        for step in block.steps:
+            if isinstance(step, Kernel):
+                self._kernel(step, made_by, repeat)
+            elif isinstance(step, LoopStep):
+                self._loop(step, made_by, repeat)
+            elif isinstance(step, BranchStep) and step.bodies:
+                inner = dict(made_by)
+                self.add(step.bodies[0], inner, repeat)
+                made_by |= {
+                    outer: inner.get(value) for outer, value in zip(step.writes, step.bodies[0].outputs, strict=False)
+                }
+
+    def _loop(self, step: LoopStep, made_by: dict[int, int | None], repeat: int) -> None:
+        turns = min(TURNS, max(1, step.trips))
+        inner = {value: made_by.get(outer) for value, outer in zip(step.body.inputs, step.reads, strict=False)}
+        for turn in range(turns):
+            share = step.trips // turns + (1 if turn < step.trips % turns else 0)
+            self.add(step.body, inner, repeat * max(1, share))
+            for each in step.carried:
+                inner[each.before] = inner.get(each.after)
+        made_by |= {each.result: inner.get(each.after) for each in step.carried}
+
+    def _kernel(self, kernel: Kernel, made_by: dict[int, int | None], repeat: int) -> None:
+        sources = (made_by.get(value) for value in kernel.reads)
+        parents = tuple(sorted({source for source in sources if source is not None}))
+        collective = kernel.collective
+        if collective is not None and collective.group.size < 2:
+            made_by |= dict.fromkeys(kernel.writes, parents[0] if parents else None)
+            return
+        if collective is not None:
+            group = self.groups.setdefault(collective.group.dims, len(self.groups))
+            node = OpNode(
+                kind=collective.kind, group=group, repeat=repeat, bytes=max(1, collective.input_bytes), parents=parents
+            )
+        else:
+            flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
+            node = OpNode(
+                kind=str(kernel.kind), dtype=kernel.dtype, repeat=repeat, flops=flops, parents=parents,
+                bytes=max(1, kernel.read_bytes + kernel.written_bytes), matrix=2 * kernel.matrix_flops > flops,
+            )  # fmt: skip
+        self.nodes.append(node)
+        made_by |= dict.fromkeys(kernel.writes, len(self.nodes) - 1)

@@ -1,0 +1,332 @@
+"""`GraphModel`: workload graphs grown layer by layer, nodes first and then their edges.
+
+After LayerDAG (Li et al., ICLR 2025): a graph is a row of layers, in which a node lies one behind the deepest of its parents,
+so that what is grown is acyclic by itself. Where LayerDAG has neural networks and categories alone, here are conditional
+counts (`synthetic.counts`), which some dozen graphs are enough for, and sizes:
+
+1. how many nodes the next layer has, by the sizes of the two before and how far the graph has come;
+2. what each of them is (kind, type, loop, group), by the one before it in the layer, the layer before and how far it has
+   come;
+3. its parents: one in the layer right before, others as far back as nodes of its kind look, by how well kinds go together and
+   how often results of each are taken;
+4. its bytes, as half octaves beside the graph's own scale, by those of its largest parent; its operations, as half octaves a
+   byte.
+
+All counts are of the model's family first, and of all families behind that. A graph's scale, ranks and groups are those of a
+graph that was learnt from, with noise on the scale.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from meshcast.base import UsageError, nearest
+from meshcast.synthetic.counts import Context, Counts
+from meshcast.synthetic.graphs import GroupDims, OpGraph, OpNode
+
+FILE = "model.json.gz"
+PHASES = 10  # parts of a graph, by the share of its nodes that are there
+FINE = 2  # bins of sizes in an octave
+FAR = 8  # layers back that are counted one by one; farther ones by octaves
+LARGEST_LAYER = 400
+SCALE_NOISE = 0.5  # octaves: standard deviation of a graph's scale around that which it is like
+LITTLE = 0.05  # of a result that is to be taken once more: what has been taken as often as it should can still be
+Token = tuple[str, str, int, int, bool]  # kind, type, group, which of the graph's loops, products
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSetting:
+    """What a graph that was learnt from is like as a whole: what a new one takes over."""
+
+    model: str
+    family: str
+    ranks: int
+    groups: tuple[GroupDims, ...]
+    scale: float
+    repeats: tuple[int, ...]
+    nodes: int
+
+
+class GraphModel:
+    """What was learnt."""
+
+    def __init__(self) -> None:
+        self.settings: list[GraphSetting] = []
+        self.sizes, self.tokens, self.parents = Counts(), Counts(), Counts()
+        self.distances, self.pairs, self.bytes, self.work = Counts(), Counts(), Counts(), Counts()
+        self.taken = Counts()
+
+    def learn(self, graph: OpGraph) -> None:
+        """Counts everything about a graph."""
+        setting = setting_of(graph)
+        self.settings.append(setting)
+        family, tokens, depths = graph.family, tokens_of(graph, setting), graph.depths()
+        bins = [size_bin(node, setting.scale) for node in graph.nodes]
+        layers = graph.layers()
+        seen, before, earlier = 0, 0, 0
+        above: tuple[Token, ...] = ()
+        for layer in layers:
+            phase = _phase(seen, len(graph.nodes))
+            self.sizes.see(_sizes(family, phase, before, earlier), min(len(layer), LARGEST_LAYER))
+            last: Token | None = None
+            row = sorted(tokens[place] for place in layer)
+            for number, token in enumerate(row):
+                self.tokens.see(_tokens(family, phase, last, above, len(row) - number), token)
+                last = token
+            earlier, before, above, seen = before, len(layer), tuple(row), seen + len(layer)
+        taken = Counter(parent for node in graph.nodes for parent in node.parents)
+        for place, node in enumerate(graph.nodes):
+            token = tokens[place]
+            self.taken.see(_of_token(family, token), min(taken[place], LARGEST_LAYER))
+            if node.parents:
+                self.parents.see(_of_token(family, token), min(len(node.parents), LARGEST_LAYER))
+            for parent in node.parents:
+                back = depths[place] - depths[parent]
+                if back > 1:
+                    self.distances.see(_of_token(family, token), _far(back))
+                self.pairs.see([(token[:2], min(back, 2)), (token[0],)], tokens[parent])
+            largest = max((bins[parent] for parent in node.parents), default=None)
+            self.bytes.see(_bytes(family, token, largest), bins[place])
+            self.work.see(_work(family, token, bins[place]), work_bin(node))
+
+    def grow(self, like: str, nodes: int, seed: int) -> OpGraph:
+        """A new graph.
+
+        Args:
+            like: A model that was learnt from, or a family.
+            nodes: How many it has.
+            seed: The same gives the same graph.
+
+        Raises:
+            UsageError: Nothing was learnt of `like`, or there is no such size.
+        """
+        if nodes < 1:
+            raise UsageError(f"a graph of {nodes} nodes", where="--nodes", fix="give at least 1")
+        random = np.random.default_rng(seed)
+        known = self.alike(like)
+        # Of several, one that is about as large: how nodes are spread depends on that.
+        weights = np.array([1 / (1 + abs(math.log(each.nodes / nodes))) for each in known])
+        setting = known[int(random.choice(len(known), p=weights / weights.sum()))]
+        return _Growing(self, setting, nodes, random).grown(f"like {like}, seed {seed}")
+
+    def alike(self, like: str) -> list[GraphSetting]:
+        """The graphs of a model or family that were learnt from."""
+        found = [each for each in self.settings if like in (each.model, each.family)]
+        if not found:
+            names = sorted({each.model for each in self.settings} | {each.family for each in self.settings})
+            close = nearest(like, names)
+            raise UsageError(
+                f"nothing like {like!r} was learnt", where="--like",
+                fix=f"did you mean {close}?" if close else "one of " + ", ".join(names),
+            )  # fmt: skip
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        settings = [[e.model, e.family, e.ranks, e.groups, e.scale, e.repeats, e.nodes] for e in self.settings]
+        return {"settings": settings, **{name: getattr(self, name).to_json() for name in _TABLES}}
+
+    @staticmethod
+    def from_json(found: dict[str, Any]) -> GraphModel:
+        """The model from what `to_json` made of it."""
+        model = GraphModel()
+        for name, family, ranks, groups, scale, repeats, nodes in found["settings"]:
+            dims = tuple(tuple((size, stride) for size, stride in each) for each in groups)
+            model.settings.append(
+                GraphSetting(
+                    model=name, family=family, ranks=ranks, groups=dims, scale=scale, repeats=tuple(repeats), nodes=nodes
+                )
+            )  # fmt: skip
+        for table in _TABLES:
+            setattr(model, table, Counts.from_json(found[table]))
+        return model
+
+
+_TABLES = ("sizes", "tokens", "parents", "distances", "pairs", "bytes", "work", "taken")
+
+
+def learnt(graphs: Sequence[OpGraph]) -> GraphModel:
+    """A model of some graphs."""
+    model = GraphModel()
+    for graph in graphs:
+        model.learn(graph)
+    return model
+
+
+@cache
+def shipped_model() -> GraphModel:
+    """The model that is shipped."""
+    content = gzip.decompress((files("meshcast.synthetic") / "data" / FILE).read_bytes())
+    return GraphModel.from_json(json.loads(content))
+
+
+def setting_of(graph: OpGraph) -> GraphSetting:
+    """What a graph is like as a whole; its scale is the median of the bytes of its kernels, in octaves."""
+    moved = sorted(math.log2(node.bytes) for node in graph.nodes if not node.is_collective)
+    repeats = tuple(sorted({node.repeat for node in graph.nodes}))
+    return GraphSetting(
+        model=graph.model, family=graph.family, ranks=graph.ranks, groups=graph.groups, repeats=repeats,
+        scale=moved[len(moved) // 2] if moved else 20.0, nodes=len(graph.nodes),
+    )  # fmt: skip
+
+
+def tokens_of(graph: OpGraph, setting: GraphSetting) -> list[Token]:
+    """What each node is."""
+    place = {repeat: index for index, repeat in enumerate(setting.repeats)}
+    return [(node.kind, node.dtype, node.group, place[node.repeat], node.matrix) for node in graph.nodes]
+
+
+def size_bin(node: OpNode, scale: float) -> int:
+    """Its bytes beside the graph's scale."""
+    return round(FINE * (math.log2(node.bytes) - scale))
+
+
+def work_bin(node: OpNode) -> int | None:
+    """Its operations a byte; None where there are none."""
+    return round(FINE * math.log2(node.flops / node.bytes)) if node.flops else None
+
+
+def _phase(seen: int, nodes: int) -> int:
+    return min(PHASES - 1, PHASES * seen // nodes)
+
+
+def _sizes(family: str, phase: int, before: int, earlier: int) -> list[Context]:
+    first = before == 0
+    return [
+        (family, phase, first, min(before, 12), min(earlier, 6)), (family, phase, first, min(before, 12)),
+        (family, phase, first), (phase, first), (first,),
+    ]  # fmt: skip
+
+
+def _tokens(family: str, phase: int, last: Token | None, above: Sequence[Token], left: int) -> list[Context]:
+    """Nodes of a layer come in order: how many are left says how far along it the next one may be."""
+    over, left = (above[-1] if above else None), min(left, 8)
+    return [
+        (family, phase, last, over, left), (family, last, over, left), (family, phase, last, left), (family, last, left),
+        (family, last), (last, left), (family,), (),
+    ]  # fmt: skip
+
+
+def _of_token(family: str, token: Token) -> list[Context]:
+    return [(family, token), (family, token[0]), (token[0],), ()]
+
+
+def _bytes(family: str, token: Token, largest: int | None) -> list[Context]:
+    return [(family, token, largest), (family, token), (token[0], token[1]), (token[0],), ()]
+
+
+def _work(family: str, token: Token, size: int) -> list[Context]:
+    return [(family, token, size), (family, token), (token[0], token[4]), (token[0],), ()]
+
+
+def _far(back: int) -> int:
+    """Layers back: exactly while near, the octave's lowest behind that."""
+    return back if back <= FAR else 1 << (back.bit_length() - 1)
+
+
+class _Growing:
+    """One graph under way."""
+
+    def __init__(self, model: GraphModel, setting: GraphSetting, nodes: int, random: np.random.Generator) -> None:
+        self._model = model
+        self._setting = setting
+        self._target = nodes
+        self._random = random
+        self._scale = setting.scale + SCALE_NOISE * float(random.standard_normal())
+        self._nodes: list[OpNode] = []
+        self._tokens: list[Token] = []
+        self._bins: list[int] = []
+        self._wanted: list[float] = []  # times that a result is still to be taken
+        self._layers: list[list[int]] = []
+
+    def grown(self, name: str) -> OpGraph:
+        """The whole graph."""
+        while len(self._nodes) < self._target:
+            self._layer()
+        setting = self._setting
+        return OpGraph(
+            name=name, model=setting.model, family=setting.family, ranks=setting.ranks, groups=setting.groups,
+            nodes=tuple(self._nodes),
+        )  # fmt: skip
+
+    def _layer(self) -> None:
+        family, phase = self._setting.family, _phase(len(self._nodes), self._target)
+        before, earlier = (len(self._layers[-n]) if len(self._layers) >= n else 0 for n in (1, 2))
+        wanted = self._model.sizes.draw(_sizes(family, phase, before, earlier), self._random) or 1
+        # The first layer is as large a share as it was of graphs like this one, whatever their size.
+        if not self._layers:
+            wanted = max(1, round(wanted * self._target / max(1, self._setting.nodes)))
+        wanted = min(int(wanted), self._target - len(self._nodes))
+        above = tuple(self._tokens[place] for place in self._layers[-1]) if self._layers else ()
+        row: list[Token] = []
+        last: Token | None = None
+        for number in range(wanted):
+            contexts = _tokens(family, phase, last, above, wanted - number)
+            last = self._fitting(self._model.tokens.draw(contexts, self._random))
+            row.append(last)
+        row.sort()
+        self._layers.append([])
+        for token in row:
+            self._node(token)
+
+    def _fitting(self, token: Token) -> Token:
+        """The token with a group and a loop that this graph has; a collective of a graph without groups is a kernel's copy."""
+        kind, dtype, group, loop, matrix = token
+        groups = len(self._setting.groups)
+        if group >= 0 and not groups:
+            return ("loop-fusion", "f32", -1, min(loop, len(self._setting.repeats) - 1), False)
+        return (kind, dtype, min(group, groups - 1), min(loop, len(self._setting.repeats) - 1), matrix)
+
+    def _node(self, token: Token) -> None:
+        family, random = self._setting.family, self._random
+        parents = self._parents(token) if len(self._layers) > 1 else ()
+        largest = max((self._bins[parent] for parent in parents), default=None)
+        size = int(self._model.bytes.draw(_bytes(family, token, largest), random) or 0)
+        moved = max(1, round(2 ** (self._scale + (size + random.random() - 0.5) / FINE)))
+        work = None if token[2] >= 0 else self._model.work.draw(_work(family, token, size), random)
+        flops = 0.0 if work is None else float(round(moved * 2 ** ((work + random.random() - 0.5) / FINE)))
+        self._layers[-1].append(len(self._nodes))
+        self._nodes.append(
+            OpNode(
+                kind=token[0], dtype=token[1], group=token[2], repeat=self._setting.repeats[token[3]], flops=flops,
+                bytes=moved, matrix=token[4] and flops > 0, parents=parents,
+            )
+        )  # fmt: skip
+        self._tokens.append(token)
+        self._bins.append(size)
+        self._wanted.append(float(self._model.taken.draw(_of_token(family, token), random) or 0))
+
+    def _parents(self, token: Token) -> tuple[int, ...]:
+        """One in the layer right before, and others as far back as nodes of its kind look."""
+        family = self._setting.family
+        count = int(self._model.parents.draw(_of_token(family, token), self._random) or 1)
+        found = {self._parent(token, 1)}
+        for _ in range(count - 1):
+            back = int(self._model.distances.draw(_of_token(family, token), self._random) or 1)
+            if back > FAR:
+                back += int(self._random.integers(0, back))
+            found.add(self._parent(token, min(back, len(self._layers) - 1)))
+        for parent in found:
+            self._wanted[parent] -= 1
+        return tuple(sorted(found))
+
+    def _parent(self, token: Token, back: int) -> int:
+        layer = self._layers[-1 - back]
+        if len(layer) == 1:
+            return layer[0]
+        near = self._model.pairs.of((token[:2], min(back, 2))) or self._model.pairs.of((token[0],))
+        weights = np.array(
+            [(near.get(self._tokens[each], 0) + 0.5) * max(self._wanted[each], LITTLE) for each in layer]
+        )
+        sums = np.cumsum(weights)
+        return layer[int(np.searchsorted(sums, self._random.random() * sums[-1], side="right"))]

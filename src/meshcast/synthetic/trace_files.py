@@ -1,0 +1,157 @@
+"""Graphs as Chakra traces of all their ranks: the same nodes on each, collectives over the groups that each is in.
+
+All ranks run the same collectives of a group in the same order, on one stream, so that none waits for another for ever. A
+permutation is a message to the next rank of its group and one from the rank before. Nodes have no durations: what they take
+is worked out from operations and bytes on the device that is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import VERSION, UsageError, tell, whole_files
+from meshcast.chakra import COLLECTIVE_CODES, Attribute, Node, NodeType, groups_path, rank_path, trace_bytes
+from meshcast.synthetic.graphs import GroupDims, OpGraph, OpNode
+from meshcast.synthetic.model import GraphModel
+
+PERMUTATION = "collective_permute"
+MANIFEST = "suite.json"
+SUITE_NODES = (250, 500, 1000, 2000)
+
+
+def write_graph(graph: OpGraph, prefix: Path) -> list[Path]:
+    """Writes `PREFIX.RANK.et` of all ranks, and the groups beside them.
+
+    Raises:
+        UsageError: They cannot be written there.
+    """
+    with whole_files(prefix) as staged:
+        written = []
+        for path, content in _files(graph, prefix):
+            staged.path(path).write_bytes(content)
+            written.append(path)
+        return written
+
+
+def _files(graph: OpGraph, prefix: Path) -> Iterator[tuple[Path, bytes]]:
+    names = _group_names(graph)
+    metadata: dict[str, Attribute] = {"source": "generated", "like": graph.model, "family": graph.family}
+    for rank in range(graph.ranks):
+        yield rank_path(prefix, rank), trace_bytes(_nodes(graph, rank, names), metadata=metadata)
+    listed = {name: list(members) for members, name in names.items() if name}
+    if listed:
+        yield groups_path(prefix), (json.dumps(listed) + "\n").encode()
+
+
+def members_of(dims: GroupDims, rank: int) -> tuple[int, ...]:
+    """The ranks of the group of such dimensions that a rank is in."""
+    first = rank
+    for size, stride in dims:
+        first -= (rank // stride) % size * stride
+    found = [first]
+    for size, stride in dims:
+        found = [each + step * stride for each in found for step in range(size)]
+    return tuple(sorted(found))
+
+
+def _group_names(graph: OpGraph) -> dict[tuple[int, ...], str]:
+    """Groups by their ranks, numbered from 1 on; that of all ranks has no name."""
+    found: dict[tuple[int, ...], str] = {tuple(range(graph.ranks)): ""}
+    for dims in graph.groups:
+        for rank in range(graph.ranks):
+            found.setdefault(members_of(dims, rank), str(len(found)))
+    return found
+
+
+def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str]) -> list[Node]:
+    """The nodes of one rank, two of a permutation; numbers are the same on all ranks."""
+    nodes: list[Node] = []
+    number_of: list[int] = []
+    for place, node in enumerate(graph.nodes):
+        deps = tuple(number_of[parent] for parent in node.parents)
+        name = f"{node.kind} {place}"
+        said: dict[str, Attribute] = {"is_cpu_op": False, "stream": 1 if node.is_collective else 0}
+        if node.repeat > 1:
+            said["repeat"] = node.repeat
+        total = node.bytes * node.repeat
+        if node.kind == PERMUTATION:
+            members = members_of(graph.groups[node.group], rank)
+            at, ring = members.index(rank), len(members)
+            peers = {"comm_dst": members[(at + 1) % ring], "comm_src": members[at - 1]}
+            for kind, key in ((NodeType.SEND, "comm_dst"), (NodeType.RECEIVE, "comm_src")):
+                more: dict[str, Attribute] = {"comm_size": total, key: peers[key], "comm_tag": place}
+                nodes.append(_node(len(nodes) + 1, name, kind, deps, {**said, **more}))
+        elif node.is_collective:
+            members = members_of(graph.groups[node.group], rank)
+            said |= {"comm_type": int(COLLECTIVE_CODES[node.kind]), "comm_size": total}
+            if names[members]:
+                said["pg_name"] = names[members]
+            nodes.append(_node(len(nodes) + 1, name, NodeType.COLLECTIVE, deps, said))
+        else:
+            nodes.append(_node(len(nodes) + 1, name, NodeType.COMPUTE, deps, {**said, **_work(node, total)}))
+        number_of.append(len(nodes))
+    return nodes
+
+
+def _work(node: OpNode, total: int) -> dict[str, Attribute]:
+    operations = max(1, round(node.flops * node.repeat))
+    found: dict[str, Attribute] = {
+        "num_ops": operations,
+        "tensor_size": total,
+        "op_type": node.kind,
+        "dtype": node.dtype,
+    }
+    return {**found, "matrix_ops": operations} if node.matrix else found
+
+
+def _node(number: int, name: str, kind: NodeType, deps: tuple[int, ...], said: dict[str, Attribute]) -> Node:
+    return Node(number=number, name=name, kind=kind, data_deps=deps, attributes=said)
+
+
+def write_suite(model: GraphModel, folder: Path, *, likes: Sequence[str], seed: int, count: int) -> dict[str, Any]:
+    """Writes a set of traces that simulators can be handed, and its manifest: graphs like each of some models, of all sizes.
+
+    Args:
+        model: What graphs are grown by.
+        folder: Where they go, each in a folder of its own.
+        likes: Models or families; none for every family that was learnt.
+        seed: The first graph's; the others' follow it.
+        count: Graphs like each.
+
+    Raises:
+        UsageError: Nothing was learnt of one of them, or something lies in the folder.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError("is not empty", where=str(folder), fix="give a new folder: a suite is what its manifest lists")
+    chosen = list(likes) or sorted({each.family for each in model.settings})
+    rows: list[dict[str, Any]] = []
+    for like in chosen:
+        for number in range(count):
+            nodes = SUITE_NODES[number % len(SUITE_NODES)]
+            graph = model.grow(like, nodes, seed + len(rows))
+            name = f"{like}-{nodes}-{seed + len(rows)}"
+            tell(name, done=len(rows), total=len(chosen) * count)
+            written = write_graph(graph, folder / name / "job")
+            rows.append(_row(graph, name, like, seed + len(rows), len(written)))
+    manifest = {
+        "schema": "meshcast.suite/1", "version": VERSION, "seed": seed, "graphs": rows,
+        "covers": {
+            "families": sorted({row["family"] for row in rows}), "ranks": sorted({row["ranks"] for row in rows}),
+            "kinds": sorted({kind for row in rows for kind in row["kinds"]}),
+            "collectives": sorted({kind for row in rows for kind in row["collectives"]}),
+        },
+    }  # fmt: skip
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    return manifest
+
+
+def _row(graph: OpGraph, name: str, like: str, seed: int, written: int) -> dict[str, Any]:
+    return {
+        "trace": f"{name}/job", "like": like, "family": graph.family, "seed": seed, "nodes": len(graph.nodes),
+        "ranks": graph.ranks, "files": written, "layers": len(graph.layers()),
+        "kinds": sorted({node.kind for node in graph.nodes if not node.is_collective}),
+        "collectives": sorted({node.kind for node in graph.nodes if node.is_collective}),
+    }  # fmt: skip

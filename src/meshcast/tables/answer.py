@@ -1,0 +1,212 @@
+"""`plan_tables`: tables, devices and memory become the fastest sharding that was found, told beside those in use."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshcast.base import InfeasibleError, UnsupportedError, UsageError, format_bytes
+from meshcast.hardware import Cluster, Device, resolve
+from meshcast.tables.dense import DensePart, dense_part
+from meshcast.tables.kernels import TableKernels
+from meshcast.tables.placing import PlacedTable, ShardingProblem
+from meshcast.tables.planner import NO_FIT, search
+from meshcast.tables.sharding import TrainerRanks, longest_parts
+from meshcast.tables.step import Load, StepModel, StepTime
+from meshcast.tables.table import EmbeddingTable
+from meshcast.tables.traffic import LookUps
+from meshcast.tables.wires import TableWires
+from meshcast.zoo import DenseLayers
+
+WIRES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "f8": 1.0}
+MEMORY_SHARE = 0.9  # of a device's: what allocators, communicators and the runtime leave
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesQuestion:
+    """What is asked of a planner.
+
+    Attributes:
+        batch: Samples of a step, over all devices.
+        layers: The dense layers; None where tables alone are asked for.
+        wire: Precision of pooled rows that are sent.
+        pipelined: Whether indices of the next batch travel meanwhile.
+        memory_share: Share of a device's memory that tables and the dense part may take.
+    """
+
+    tables: tuple[EmbeddingTable, ...]
+    on: str
+    devices: int | None = None
+    batch: int = 65536
+    layers: DenseLayers | None = None
+    dtype: str = "float32"
+    stack: str = "pytorch-eager"
+    wire: str = "f32"
+    network: str = "alpha-beta"
+    pipelined: bool = True
+    memory_share: float = MEMORY_SHARE
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesAnswer:
+    """The plan that was found, its step, and those of the baselines."""
+
+    question: TablesQuestion
+    problem: ShardingProblem
+    plan: tuple[PlacedTable, ...]
+    step: StepTime
+    baselines: dict[str, float | None]
+    memory_bytes: tuple[float, float]
+    seconds: float
+
+    @property
+    def bound(self) -> str:
+        """In a sentence, what the step waits for."""
+        told = {
+            "look-ups and updates": f"look-ups and updates of rank {self.step.slowest['updates']}",
+            "pooled rows": f"pooled rows of rank {self.step.slowest['pooled']}",
+        }
+        return told.get(self.step.bound, self.step.bound)
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object."""
+        ranks, dense = self.problem.ranks, self.problem.model.dense
+        return {
+            "schema": "meshcast.tables-plan/1",
+            "on": self.question.on,
+            "devices": ranks.devices,
+            "batch": ranks.global_batch,
+            "tables": len(self.problem.tables),
+            "step_time_s": self.step.step_s,
+            "parts_s": self.step.parts_s,
+            "host_s": dense.host_s,
+            "slowest_rank": self.step.slowest,
+            "bound_by": self.bound,
+            "baselines_s": self.baselines,
+            "memory_bytes": {"most": self.memory_bytes[0], "mean": self.memory_bytes[1], "capacity": self._capacity},
+            "samples_per_s": ranks.global_batch / self.step.step_s,
+            "plan": [
+                {
+                    "table": table.name, "rows": table.rows, "dim": table.dim, "sharding": placed.sharding.way,
+                    "columns": placed.sharding.columns, "places": list(placed.places),
+                }
+                for table, placed in zip(self.problem.tables, self.plan, strict=True)
+            ],
+            "tool": {"seconds": self.seconds},
+        }  # fmt: skip
+
+    @property
+    def _capacity(self) -> float:
+        return self.problem.memory_bytes + self.problem.model.dense.memory_bytes
+
+
+def plan_tables(question: TablesQuestion) -> TablesAnswer:
+    """The fastest sharding that was found.
+
+    Raises:
+        UsageError: The devices do not divide the batch, or there are none.
+        UnsupportedError: The device is no GPU.
+        InfeasibleError: No plan fits.
+    """
+    started = time.perf_counter()
+    problem = problem_of(question)
+    found = search(problem)
+    if not found.fits:
+        load, _ = problem.loaded(found.plan)
+        raise InfeasibleError(
+            f"the tables take {format_bytes(float(load[Load.MEMORY].max()))} on the fullest of {problem.ranks.devices} devices "
+            f"at least, of {format_bytes(problem.memory_bytes)} that they have",
+            where="--devices",
+            fix="take more devices, a smaller batch, 2-byte tables, or `cached` to keep a share of the rows on the device",
+        )
+    load, reduced = problem.loaded(found.plan)
+    dense = problem.model.dense.memory_bytes
+    baselines = {name: seconds if seconds < NO_FIT else None for name, (_, seconds) in found.baselines.items()}
+    return TablesAnswer(
+        question=question,
+        problem=problem,
+        plan=found.plan,
+        step=problem.model.told(load, reduced),
+        baselines=baselines,
+        memory_bytes=(float(load[Load.MEMORY].max()) + dense, float(np.mean(load[Load.MEMORY])) + dense),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[dict[str, Any]]:
+    """What a batch does with every table, each alone on one device: one JSON object a table."""
+    kernels = TableKernels(device=_gpu(resolve(on)))
+    found = []
+    for table in tables:
+        work = LookUps(
+            picked=table.picked, dim=table.dim, element_bytes=table.element_bytes, look_ups=batch * table.pooling, bags=batch,
+            spread=table.spread, state_bytes=table.row_state_bytes, cached=table.cached,
+        )  # fmt: skip
+        moved, host = kernels.traffic(work), kernels.from_host(work)
+        forward = kernels.forward_call(kernels.forward(moved), kernels.forward_block(moved))
+        backward = kernels.backward_call(kernels.backward(moved), kernels.backward_chain(moved), moved.look_ups)
+        found.append({
+            "table": table.name, "rows": table.rows, "dim": table.dim, "bytes": table.bytes, "indices": str(table.indices),
+            "look_ups": moved.look_ups, "different": moved.different, "missed": moved.missed, "hottest": moved.hottest,
+            "in_long_runs": moved.in_long_runs, "forward_s": float(forward) + host, "backward_s": float(backward) + host,
+        })  # fmt: skip
+    return found
+
+
+def problem_of(question: TablesQuestion) -> ShardingProblem:
+    """What a planner works on."""
+    cluster = resolve(question.on)
+    device = _gpu(cluster)
+    ranks = _ranks(question, cluster)
+    if question.wire not in WIRES:
+        raise UsageError(f"no wire precision {question.wire!r}", where="--wire", fix="one of " + ", ".join(WIRES))
+    kernels = TableKernels(device=device)
+    dense = DensePart()
+    if question.layers is not None:
+        dense = dense_part(
+            question.layers, cluster.device.name, ranks.batch, dtype=question.dtype, stack=question.stack
+        )
+    block, chain = longest_parts(question.tables, ranks, kernels)
+    model = StepModel(
+        wires=TableWires(cluster, ranks, question.network), dense=dense, kernels=kernels, block_s=block, chain_s=chain,
+        pipelined=question.pipelined,
+    )  # fmt: skip
+    return ShardingProblem(
+        tables=question.tables,
+        ranks=ranks,
+        kernels=kernels,
+        model=model,
+        memory_bytes=question.memory_share * cluster.device.memory_bytes - dense.memory_bytes,
+        wire=WIRES[question.wire],
+    )
+
+
+def _gpu(cluster: Cluster) -> Device:
+    if cluster.device.kind != "gpu":
+        raise UnsupportedError(
+            f"look-ups of tables are modelled on GPUs, and {cluster.device.name} is a {cluster.device.kind}", where="--on",
+            fix="name a GPU or a cluster of GPUs, e.g. dgx-h100",
+        )  # fmt: skip
+    return cluster.device
+
+
+def _ranks(question: TablesQuestion, cluster: Cluster) -> TrainerRanks:
+    devices = question.devices or (cluster.levels[0].size if cluster.levels else 1)
+    if devices < 1 or question.batch < 1 or question.batch % devices:
+        raise UsageError(
+            f"a batch of {question.batch:,} on {devices:,} devices",
+            where="--batch",
+            fix="give a multiple of the devices",
+        )
+    if devices > 1:
+        if not cluster.levels:
+            raise UsageError(
+                f"{question.on} is a single device without a network", where="--on",
+                fix="name a cluster of `meshcast devices`, e.g. dgx-h100",
+            )  # fmt: skip
+        cluster.for_devices(devices)  # refuses more than there are
+    node = min(devices, cluster.levels[0].size) if cluster.levels else 1
+    return TrainerRanks(devices=devices, node=node, batch=question.batch // devices)

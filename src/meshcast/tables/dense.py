@@ -1,0 +1,89 @@
+"""The dense part of a recommender beside its tables: seconds of its passes on one device, and the bytes of its gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from meshcast.base import InfeasibleError, format_bytes
+from meshcast.jobs import predict
+from meshcast.options import Options
+from meshcast.programs import capture
+from meshcast.results import Prediction
+from meshcast.zoo import DenseLayers, dense_programs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DensePart:
+    """Layers that every rank has: the bottom ones, which need no table, and the interaction and the layers above it.
+
+    Attributes:
+        bottom_forward_s: Seconds of the bottom layers forwards.
+        forward_s: Seconds of the rest forwards.
+        backward_s: Seconds of the rest backwards.
+        bottom_backward_s: Seconds of the bottom layers backwards.
+        optimizer_s: Seconds of its optimizer.
+        host_s: Seconds in which the host launches it all, where that is longer than the device takes; else nothing.
+        gradient_bytes: Bytes that are all-reduced.
+        memory_bytes: Bytes of its parameters, gradients, optimizer state and what is kept between the passes.
+    """
+
+    bottom_forward_s: float = 0.0
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+    bottom_backward_s: float = 0.0
+    optimizer_s: float = 0.0
+    host_s: float = 0.0
+    gradient_bytes: float = 0.0
+    memory_bytes: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all of it on the device."""
+        passes = self.bottom_forward_s + self.forward_s + self.backward_s + self.bottom_backward_s
+        return passes + self.optimizer_s
+
+
+def dense_part(
+    layers: DenseLayers, on: str, batch: int, *, dtype: str = "float32", stack: str = "pytorch-eager"
+) -> DensePart:
+    """The dense part of a recommender with so many samples a device, predicted as any program is.
+
+    Parts are differences of whole programs' time on the device: the bottom layers alone, all layers forwards, and with their
+    gradients; the optimizer is what training has beyond these.
+
+    Raises:
+        InfeasibleError: It does not fit into the device's memory.
+    """
+    options = Options(on=on, lowering="modelled", levers=False)
+    found = {
+        name: predict(capture(function, *args, name=f"dense-{name}"), options, stack=stack)
+        for name, (function, args) in dense_programs(layers, batch, dtype).items()
+    }
+    bottom, below, forward, step, train = (
+        _busy(found[name], batch) for name in ("bottom", "bottom_step", "forward", "step", "train")
+    )
+    parameters = jax.tree.leaves(layers.shapes(dtype))
+    whole = found["train"]
+    return DensePart(
+        bottom_forward_s=bottom,
+        forward_s=max(0.0, forward - bottom),
+        backward_s=max(0.0, step - forward - (below - bottom)),
+        bottom_backward_s=max(0.0, below - bottom),
+        optimizer_s=max(0.0, train - step),
+        host_s=(whole.step_time_s or 0.0) if train < 0.95 * (whole.step_time_s or 0.0) else 0.0,
+        gradient_bytes=float(sum(np.prod(each.shape) * each.dtype.itemsize for each in parameters)),
+        memory_bytes=float(whole.memory.peak),
+    )
+
+
+def _busy(prediction: Prediction, batch: int) -> float:
+    """Seconds in which the device is at work."""
+    if prediction.step_time_s is None or prediction.breakdown is None:
+        raise InfeasibleError(
+            f"the dense layers take {format_bytes(prediction.memory.peak)} with {batch:,} samples a device", where="--batch",
+            fix="give fewer samples a device",
+        )  # fmt: skip
+    return prediction.step_time_s - prediction.breakdown.idle

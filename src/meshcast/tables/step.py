@@ -1,0 +1,138 @@
+"""A training step over sharded tables: what every rank does, which collectives join them, and what hides behind what.
+
+The order is that of torchrec's pipelined trainer (`TrainPipelineSparseDist`): indices of the next batch travel while this
+one is trained; tables are looked up and pooled rows sent while the bottom layers run; the rest of the dense part goes
+forwards and backwards; gradients of pooled rows travel while the bottom layers go backwards; then tables are updated. Dense
+gradients are all-reduced from when the first of them are there, on the same links. With `F`, `U` look-ups and updates of
+the slowest rank, `P` the pooled rows' collectives, `A` the all-reduce, `I` the indices' all-to-all, `f`, `b` the dense
+passes with `f0`, `b0` of the bottom layers, `o` the optimizer:
+
+    forward  = F + max(P, f0) + f
+    tables   = max(P, b0) + U                    (after b)
+    reduced  = max(b + b0 + A / buckets, A + P)  (from the beginning of b)
+    step     = max(forward + max(b + tables, reduced) + o, I + P + P + A)
+
+The last alternative: links that are never idle. Without the pipeline `I` comes first, and is added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from meshcast.tables.dense import DensePart
+from meshcast.tables.kernels import TableKernels
+from meshcast.tables.wires import TableWires
+
+Floats = npt.NDArray[np.float64]
+BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's bucket_cap_mb
+
+
+class Load(IntEnum):
+    """What a rank has of everything: the rows of a matrix with a column a rank."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    INPUT = 2
+    TABLE = 3  # bytes of pooled rows, by the collectives that carry them
+    COLUMN = 4
+    ROW = 5
+    NODE = 6
+    MEMORY = 7
+
+
+LOADS = len(Load)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds of a step and of its parts, and the rank that each waits for."""
+
+    step_s: float
+    parts_s: dict[str, float]
+    slowest: dict[str, int]
+    bound: str
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object."""
+        return {"step_s": self.step_s, "parts_s": self.parts_s, "slowest_rank": self.slowest, "bound_by": self.bound}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepModel:
+    """Times steps on given wires with a given dense part, and the longest parts of any table's kernels."""
+
+    wires: TableWires
+    dense: DensePart
+    kernels: TableKernels
+    block_s: float = 0.0
+    chain_s: float = 0.0
+    pipelined: bool = True
+
+    def seconds(self, most: Floats, reduced: float) -> Floats:
+        """Seconds of steps whose ranks have at most so much of each load; one column a step."""
+        return self._chain(most, reduced)[0]
+
+    def told(self, load: Floats, reduced: float) -> StepTime:
+        """The step of one plan, taken apart."""
+        found = self._parts(load.max(axis=1, keepdims=True), reduced)
+        parts = {name: float(each[0]) for name, each in found.items() if name != "step"}
+        forward, backward = int(load[Load.FORWARD].argmax()), int(load[Load.BACKWARD].argmax())
+        pooled = int(load[Load.TABLE : Load.MEMORY].sum(axis=0).argmax())
+        slowest = {
+            "look_ups": forward,
+            "updates": backward,
+            "pooled": pooled,
+            "indices": int(load[Load.INPUT].argmax()),
+        }
+        own = {
+            "look-ups and updates": parts["look_ups"] + parts["updates"],
+            "pooled rows": parts["exposed_pooled"],
+            "dense layers": self.dense.seconds,
+            "dense all-reduce": parts["exposed_reduced"],
+            "indices": parts["exposed_indices"],
+        }
+        step = float(found["step"][0])
+        return StepTime(step_s=step, parts_s=parts, slowest=slowest, bound=max(own, key=lambda name: own[name]))
+
+    def _chain(self, most: Floats, reduced: float) -> tuple[Floats, ...]:
+        """The step; look-ups, updates, pooled rows one way, indices, the all-reduce; what that adds; the step alone."""
+        dense, wires = self.dense, self.wires
+        look_ups = self.kernels.forward_call(most[Load.FORWARD], self.block_s)
+        updates = self.kernels.backward_call(most[Load.BACKWARD], self.chain_s)
+        pooled = wires.all_to_all(most[Load.TABLE]) + wires.all_to_all(most[Load.COLUMN])
+        pooled = pooled + wires.reduce_scatter(most[Load.ROW])
+        if most[Load.NODE].any():
+            pooled = pooled + wires.in_node(most[Load.NODE]) + wires.across(most[Load.NODE] / wires.ranks.node)
+        indices = wires.all_to_all(most[Load.INPUT])
+        size = dense.gradient_bytes + reduced if wires.ranks.devices > 1 else 0.0
+        reducing = float(wires.all_reduce(size))
+        last = reducing / max(1.0, size / BUCKET_BYTES)
+        forward = look_ups + np.maximum(pooled, dense.bottom_forward_s) + dense.forward_s
+        tables = dense.backward_s + np.maximum(pooled, dense.bottom_backward_s) + updates
+        wired = np.maximum(dense.backward_s + dense.bottom_backward_s + last, reducing + pooled)
+        alone = forward + np.maximum(tables, wired) + dense.optimizer_s
+        step = np.maximum(alone, indices + 2 * pooled + reducing) if self.pipelined else alone + indices
+        added = np.maximum(wired - tables, 0.0)
+        return step, look_ups, updates, pooled, indices, np.full_like(step, reducing), added, alone
+
+    def _parts(self, most: Floats, reduced: float) -> dict[str, Floats]:
+        dense = self.dense
+        step, look_ups, updates, pooled, indices, reducing, added, alone = self._chain(most, reduced)
+        hidden = np.minimum(pooled, dense.bottom_forward_s) + np.minimum(pooled, dense.bottom_backward_s)
+        return {
+            "step": step,
+            "look_ups": look_ups,
+            "updates": updates,
+            "pooled": 2 * pooled,
+            "exposed_pooled": 2 * pooled - hidden,
+            "indices": indices,
+            "exposed_indices": step - alone,
+            "dense": np.full_like(step, dense.seconds),
+            "reduced": reducing,
+            "exposed_reduced": added,
+        }

@@ -1,0 +1,81 @@
+"""`meshcast tables`: plans, tables and lists from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from meshcast.cli.app import app
+
+TABLES = (
+    "name,rows,dim,pooling,indices\nuser,2000000,64,1,uniform\nitem,50000,64,20,zipf:1.05\nplace,300,64,2,uniform\n"
+)
+
+
+def _said(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["tables", *words])
+    return done.exit_code, done.output
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "tables.csv"
+    path.write_text(TABLES)
+    return str(path)
+
+
+def test_a_plan_says_where_every_table_is_and_what_bounds_the_step(file: str) -> None:
+    code, said = _said("plan", file, "--on", "dgx-h100", "--devices", "8", "--batch", "8192", "--json")
+    assert code == 0
+    found = json.loads(said)
+    assert found["schema"] == "meshcast.tables-plan/1"
+    assert [each["table"] for each in found["plan"]] == ["user", "item", "place"]
+    assert found["step_time_s"] <= min(s for s in found["baselines_s"].values() if s)
+    assert found["bound_by"]
+    code, text = _said("plan", file, "--devices", "8", "--batch", "8192")
+    assert code == 0
+    assert "bound by" in text
+    assert "instead of" in text
+
+
+def test_dense_layers_take_their_time(file: str) -> None:
+    bare, dense = (
+        json.loads(_said("plan", file, "--devices", "8", "--batch", "8192", "--json", "--model", model)[1])
+        for model in ("none", "dlrm")
+    )
+    assert dense["parts_s"]["dense"] > 0 == bare["parts_s"]["dense"]
+    assert dense["step_time_s"] > bare["step_time_s"]
+
+
+def test_tables_are_shown_and_listed(file: str) -> None:
+    code, said = _said("show", file, "--on", "h200", "--batch", "4096", "--json")
+    rows = [json.loads(line) for line in said.splitlines()]
+    assert code == 0
+    assert [row["look_ups"] for row in rows] == [4096, 81920, 8192]
+    assert rows[2]["different"] == pytest.approx(300, rel=0.01)
+    assert _said("show", file)[0] == 0
+    code, said = _said("lists")
+    assert code == 0
+    assert "mlperf-dcnv2" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("plan", "gone.csv"), 2, "no file of tables"),
+        (("plan", "FILE", "--batch", "1001", "--devices", "8"), 2, "a batch of 1,001 on 8 devices"),
+        (("plan", "FILE", "--on", "tpu-v5p"), 4, "modelled on GPUs"),
+        (("plan", "FILE", "--model", "dlm"), 2, "did you mean 'dlrm'?"),
+        (("plan", "FILE", "--wire", "f64"), 2, "no wire precision"),
+    ],
+)
+def test_mistakes_are_told(words: tuple[str, ...], code: int, said: str, file: str) -> None:
+    from meshcast.base import MeshcastError
+
+    done = CliRunner().invoke(app, ["tables", *(file if word == "FILE" else word for word in words)])
+    assert isinstance(done.exception, MeshcastError)
+    assert done.exception.exit_code == code
+    assert said in str(done.exception)

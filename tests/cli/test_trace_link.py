@@ -1,0 +1,43 @@
+"""`meshcast trace link`: from recordings to a replay, and what it says of bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Meshcast
+from tests.recorded.recordings import execution_trace, profile, write
+from tests.recorded.test_linking import linked
+
+
+def test_recordings_become_a_job_that_replays(meshcast: Meshcast, tmp_path: Path) -> None:
+    write(tmp_path, "et.json", execution_trace(2))
+    write(tmp_path, "kineto.json", profile(0, world=1))
+    answer = meshcast("trace", "link", "--host", "et.json", "--device", "kineto.json", "-o", "linked", "--json")
+    assert answer.code == 0
+    (said,) = answer.lines
+    assert said["schema"] == "meshcast.linked/1"
+    assert said["ranks"][0]["linked_operators"] == said["ranks"][0]["operators"] == 3
+    assert [Path(file).name for file in said["files"]] == ["job.0.et", "job.comm_groups.json", "job.linked.json"]
+    replayed = meshcast("predict", "linked", "--on", "dgx-h100", "--json")
+    assert replayed.lines[0]["step_time_s"] == pytest.approx(said["measured_span_s"], rel=0.02)
+    assert "67 us" in meshcast("trace", "link", "--device", "kineto.json", "-o", "again").out
+
+
+def test_bad_input_is_said_and_nothing_is_left(meshcast: Meshcast, tmp_path: Path) -> None:
+    (tmp_path / "cut.json").write_text('{"traceEvents": [{"ph": "X"')
+    assert meshcast("trace", "link", "--device", "cut.json", "-o", "linked").code == 2
+    write(tmp_path, "kineto.json", profile(0))
+    answer = meshcast("trace", "link", "--device", "kineto.json", "-o", "linked", "--form", "xml")
+    assert (answer.code, "one of protobuf, json" in answer.err) == (2, True)
+    assert not (tmp_path / "linked").exists()
+
+
+def test_where_the_time_of_a_job_goes(meshcast: Meshcast, tmp_path: Path) -> None:
+    linked(tmp_path)
+    answer = meshcast("show", "out/job", "--analysis", "--json")
+    assert answer.code == 0
+    assert answer.lines[0]["schema"] == "meshcast.trace-analysis/1"
+    assert "The critical path, over ranks" in meshcast("show", "out/job", "--analysis").out
+    assert meshcast("show", "llama3-tiny", "--analysis").code == 2

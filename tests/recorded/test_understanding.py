@@ -1,0 +1,54 @@
+"""Where the time of a recording by hand goes, worked out on paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshcast.base.errors import UnsupportedError
+from meshcast.jobs.traced import find_traces
+from meshcast.recorded import Understanding, understanding_json, understood
+from tests.jobs.traced.jobs import compute, job
+from tests.recorded.test_linking import linked
+
+MICRO = 1e-6
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Understanding:
+    """Rank 0: its product runs from 12 to 32 us, the collective from 42 to 62; rank 1 comes at 52, which 0 waits for."""
+    return understood(find_traces(linked(tmp_path)))
+
+
+def test_the_device_of_every_rank(found: Understanding) -> None:
+    first, second = found.ranks
+    times = [
+        [each.span, each.computing, each.not_computing, each.idle, each.waited, each.late] for each in (first, second)
+    ]
+    assert times[0] == pytest.approx([50 * MICRO, 20 * MICRO, 20 * MICRO, 10 * MICRO, 10 * MICRO, 0])
+    assert times[1] == pytest.approx([40 * MICRO, 20 * MICRO, 10 * MICRO, 10 * MICRO, 0, 10 * MICRO])
+    assert first.exposed == {"all ranks": pytest.approx(20 * MICRO)}
+    assert first.idle_for == {"the host": pytest.approx(10 * MICRO)}
+    assert found.host_bound == pytest.approx(20 / 90)
+
+
+def test_the_critical_path_goes_over_the_rank_that_comes_last(found: Understanding) -> None:
+    """10 us until rank 1 begins, its host until 52, the collective until 62, the synchronisation of either until 67."""
+    assert sum(seconds for _, _, seconds in found.critical) == pytest.approx(67 * MICRO)
+    assert {rank for rank, step, _ in found.critical if step.does == "host" and step.name == "begins later"} == {1}
+    assert found.critical_by == {
+        "the host": pytest.approx(57 * MICRO),
+        "collective: all-reduce": pytest.approx(10 * MICRO),
+    }
+
+
+def test_classes_of_kernels(found: Understanding) -> None:
+    assert found.classes == {"matmul": pytest.approx(40 * MICRO), "collective: all-reduce": pytest.approx(20 * MICRO)}
+    assert found.without_products == 0.0
+    assert understanding_json(found)["ranks"][1]["others_waited_s"] == pytest.approx(10 * MICRO)
+
+
+def test_what_has_no_durations_says_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="have no durations"):
+        understood(find_traces(job(tmp_path, [[compute(1, 0)]])))

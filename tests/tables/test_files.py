@@ -1,0 +1,164 @@
+"""Files of tables, ours and torchrec's; batches of `dlrm_datasets`, written here as torch writes them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meshcast.base import MeshcastError
+from meshcast.tables import list_names, read_batch, read_tables
+
+
+def test_shipped_lists_are_those_of_their_sources() -> None:
+    assert list_names() == ("criteo-1tb", "mlperf-dcnv2", "mlperf-dlrm")
+    criteo, mlperf = read_tables("criteo-1tb"), read_tables("mlperf-dcnv2")
+    assert sum(each.weight_bytes for each in criteo) == pytest.approx(91.10e9, rel=1e-3)  # as the page has it, in GB
+    assert (len(mlperf), sum(each.rows for each in mlperf)) == (26, 204_184_588)
+    assert sum(each.pooling for each in mlperf) == 214
+
+
+def test_a_csv_has_a_line_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "tables.csv"
+    heading = "name,rows,dim,pooling,spread,dtype,optimizer,indices,ways"
+    path.write_text(f"# mine\n{heading}\nuser,1000,64,20,5,fp16,adam,zipf:1.05,row|table\nad,10,32,,,,,,\n")
+    user, ad = read_tables(str(path))
+    assert (user.bytes, user.row_state_bytes, user.ways, user.dtype) == (
+        1000 * (128 + 512),
+        512,
+        ("row", "table"),
+        "f16",
+    )
+    assert (ad.pooling, ad.optimizer, str(ad.indices)) == (1.0, "rowwise-adagrad", "uniform")
+
+
+def test_what_torchrecs_planner_is_told_is_understood(tmp_path: Path) -> None:
+    told = {
+        "tables": [{"name": "t0", "num_embeddings": 1000, "embedding_dim": 128, "data_type": "FP16", "feature_names": ["f0"]}],
+        "constraints": {
+            "t0": {"pooling_factors": [10.0, 30.0], "sharding_types": ["row_wise", "data_parallel"], "cache_load_factor": 0.2}
+        },
+    }  # fmt: skip
+    path = tmp_path / "tables.json"
+    path.write_text(json.dumps(told))
+    (table,) = read_tables(str(path))
+    assert (table.rows, table.dim, table.dtype, table.pooling, table.ways) == (1000, 128, "f16", 40.0, ("row", "data"))
+    assert table.cached == 0.2
+
+
+def test_toml_has_tables(tmp_path: Path) -> None:
+    path = tmp_path / "tables.toml"
+    path.write_text("[[tables]]\nrows = 1000\ndim = 16\n[[tables]]\nrows = 5\ndim = 8\nzipf = 1.2\n")
+    assert [(each.name, each.rows, str(each.indices)) for each in read_tables(str(path))] == [
+        ("table_0", 1000, "uniform"),
+        ("table_1", 5, "zipf:1.2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "rows,dim\n10\n", "a.csv:2"),
+        ("a.csv", "rows,dim\n0,4\n", "rows is '0'"),
+        ("a.csv", "rows,dim\n1.5,4\n", "whole number"),
+        ("a.csv", "rows,dims\n1,4\n", "unknown field 'dims'"),
+        ("a.csv", "rows,dim,dtype\n1,4,f12\n", "dtype 'f12'"),
+        ("a.csv", "name,rows,dim\na,1,4\na,1,4\n", "a second table 'a'"),
+        ("a.csv", "rows,dim,ways\n1,4,rows\n", "no sharding 'rows'"),
+        ("a.csv", "rows,dim,indices\n1,4,sample:gone.txt\n", "no file"),
+        ("a.csv", "", "0 tables"),
+        ("a.json", "[1]", "no list of tables"),
+        ("a.json", "{", "a.json"),
+        ("a.toml", "rows = [", "a.toml"),
+    ],
+)
+def test_mistakes_in_a_file_are_told_with_their_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(MeshcastError) as error:
+        read_tables(str(path))
+    assert said in str(error.value)
+    assert error.value.exit_code == 2
+
+
+class _Storage:
+    """Pickled as torch pickles a storage."""
+
+    def __init__(self, key: str, count: int) -> None:
+        self.pid = ("storage", _Named("torch", "LongStorage"), key, "cpu", count)
+
+
+class _Named:
+    """Pickled as a name of a module."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+
+_Base: Any = vars(pickle)["_Pickler"]  # the one in Python, whose steps can be taken over
+
+
+class _Pickler(_Base):  # type: ignore[misc]
+    """Writes names of modules that are not here, and storages beside the pickle."""
+
+    arrays: dict[str, Any]
+
+    def persistent_id(self, obj: Any) -> Any:
+        return obj.pid if isinstance(obj, _Storage) else None
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        if isinstance(obj, _Named):
+            self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
+            return
+        if isinstance(obj, np.ndarray):
+            key = str(len(self.arrays))
+            self.arrays[key] = obj
+            strides = tuple(step // obj.itemsize for step in obj.strides)
+            self.save(_Named("torch._utils", "_rebuild_tensor_v2"))
+            self.save((_Storage(key, obj.size), 0, obj.shape, strides, False, {}))
+            self.write(pickle.REDUCE)
+            return
+        super().save(obj, save_persistent_id)
+
+
+def _saved(path: Path, value: Any) -> None:
+    file = io.BytesIO()
+    pickler = _Pickler(file, protocol=2)
+    pickler.arrays = {}
+    pickler.dump(value)
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("batch/data.pkl", file.getvalue())
+        for key, array in pickler.arrays.items():
+            archive.writestr(f"batch/data/{key}", array.tobytes())
+    path.write_bytes(gzip.compress(whole.getvalue()))
+
+
+def test_a_batch_of_dlrm_datasets_is_read_without_torch(tmp_path: Path) -> None:
+    indices = np.array([1, 1, 2, 7, 7, 7, 7], dtype=np.int64)
+    lengths = np.array([[2, 1], [4, 0]], dtype=np.int64)
+    path = tmp_path / "batch.pt.gz"
+    _saved(path, (indices, np.array([0, 2, 3, 7, 7], dtype=np.int64), lengths))
+    batch = read_batch(path)
+    assert (batch.tables, batch.batch, batch.of_table(1).tolist()) == (2, 2, [7, 7, 7, 7])
+    assert batch.pooling(0) == (1.5, 0.5)
+    table = tmp_path / "tables.csv"
+    table.write_text("rows,dim,indices\n100,8,sample:batch.pt.gz#0\n")
+    (read,) = read_tables(str(table))
+    # One row came twice and one once: of the look-ups, those that came once tell what unseen rows have.
+    assert read.picked.shares.tolist() == pytest.approx([1 / 3 * 2 / 3, 2 / 3 * 2 / 3, 1 / 3])
+    assert read.picked.rows.tolist() == [1, 1, 98]
+
+
+def test_a_pickle_that_calls_something_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "batch.pt.gz"
+    _saved(path, _Named("os", "system"))
+    with pytest.raises(MeshcastError, match=r"it names os\.system"):
+        read_batch(path)

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "tables": "base hardware zoo programs estimate network results options jobs",
     "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
-    "recorded": "base chakra simulate results jobs evidence",
+    "recorded": "base chakra simulate results jobs traces evidence",
     "synthetic": "base chakra zoo lower options jobs evidence",
     "explore": "base hardware zoo programs results options jobs",
     "report": "base hardware programs workload lower estimate simulate results options jobs traces explore",
@@ -74,6 +74,11 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "meshcast")
 
 
+@cache
+def _imports_of(path: Path) -> tuple[tuple[str, str], ...]:
+    return tuple(_imports(_tree(path)))
+
+
 def _at_once(tree: ast.Module) -> set[str]:
     """Packages of ours that a module imports as soon as it is imported itself."""
     found = (node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)))
@@ -91,7 +96,7 @@ def test_packages_know_those_before_them_and_meet_at_their_doors(path: Path) -> 
     behind = LEADS_TO.get(path.relative_to(PACKAGE).as_posix(), "").split()
     tree = _tree(path)
     assert not _at_once(tree) & set(behind), "the next stages are imported where they are asked for"
-    for module, name in _imports(tree):
+    for module, name in _imports_of(path):
         _, *parts = [*module.split("."), *([name] if module == "meshcast" else [])]
         package = parts[0]
         if package == own:
@@ -115,7 +120,7 @@ def test_no_package_may_import_what_it_never_does() -> None:
     used: dict[str, set[str]] = {package: set() for package in MAY_IMPORT}
     for path in FILES:
         own = path.relative_to(PACKAGE).parts[0]
-        for module, name in _imports(_tree(path)):
+        for module, name in _imports_of(path):
             used[own].add(module.split(".")[1] if "." in module else name)
     assert {package: set(others.split()) - used[package] for package, others in MAY_IMPORT.items()} == {
         package: set() for package in MAY_IMPORT

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -38,22 +38,39 @@ def written(out: Path, plan: str, **request: Any) -> dict[str, Any]:
     return dict(write_trace("kineto", asked).summary)
 
 
-def analysed(folder: Path) -> dict[str, Any]:
-    """What Holistic Trace Analysis says about a folder of traces."""
+def analysed(*folders: Path) -> list[dict[str, Any]]:
+    """What Holistic Trace Analysis says about each folder of traces."""
     python = os.environ.get("MESHCAST_HTA_PYTHON", "")
     if not Path(python).is_file():
         if importlib.util.find_spec("hta") is None:
             pytest.skip("Holistic Trace Analysis is not installed: make test installs it")
         python = sys.executable
     script = Path(__file__).with_name("hta_process.py")
-    run = subprocess.run([python, str(script), str(folder)], capture_output=True, text=True, check=False)
+    run = subprocess.run([python, str(script), *map(str, folders)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    return dict(json.loads(run.stdout.splitlines()[-1]))
+    return [json.loads(line) for line in run.stdout.splitlines()[-len(folders) :]]
 
 
-def test_analysis_of_a_program_gives_our_breakdown(tmp_path: Path) -> None:
-    written(tmp_path / "step.json.gz", "fsdp=4,tp=2")
-    found = analysed(tmp_path)
+class Analysed(NamedTuple):
+    """A program and a pipeline, of which the folder and the summary too, analysed by one process: it takes seconds to load."""
+
+    program: dict[str, Any]
+    pipeline: dict[str, Any]
+    folder: Path
+    summary: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def hta(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    one, stages = tmp_path_factory.mktemp("program"), tmp_path_factory.mktemp("pipeline")
+    written(one / "step.json.gz", "fsdp=4,tp=2")
+    summary = written(stages / "step.json.gz", "pp=2,dp=2,tp=2,offload=optimizer", ranks="0,5")
+    program, pipeline = analysed(one, stages)
+    return Analysed(program=program, pipeline=pipeline, folder=stages, summary=summary)
+
+
+def test_analysis_of_a_program_gives_our_breakdown(hta: Analysed) -> None:
+    found = hta.program
     run = prepare("llama3-tiny", options("fsdp=4,tp=2"))
     parts, timeline = run.timeline.breakdown, run.timeline
     (temporal,) = found["temporal"]
@@ -82,10 +99,9 @@ def job_slices(plan: str) -> list[Any]:
     return list(job_timeline("llama3-tiny", options(plan)).kinds[0].slices(0))
 
 
-def test_analysis_of_a_pipeline_shows_its_bubble(tmp_path: Path) -> None:
-    summary = written(tmp_path / "step.json.gz", "pp=2,dp=2,tp=2,offload=optimizer", ranks="0,5")
+def test_analysis_of_a_pipeline_shows_its_bubble(hta: Analysed) -> None:
+    summary, found = hta.summary, hta.pipeline
     assert [Path(name).name for name in summary["files"]] == ["step.0.json.gz", "step.5.json.gz"]
-    found = analysed(tmp_path)
     assert sorted(row["rank"] for row in found["temporal"]) == [0, 5]
     for row in found["temporal"]:
         assert row["idle_time(us)"] > 0
@@ -97,7 +113,7 @@ def test_analysis_of_a_pipeline_shows_its_bubble(tmp_path: Path) -> None:
     assert waits.get("host_wait", 0.0) == 0.0
     assert waits["other"] > 100
     # Copies behind the last kernel are on no path for HTA, as no kernel waits for them.
-    events = json.loads(gzip.decompress((tmp_path / "step.0.json.gz").read_bytes()))["traceEvents"]
+    events = json.loads(gzip.decompress((hta.folder / "step.0.json.gz").read_bytes()))["traceEvents"]
     last = max(event["ts"] + event["dur"] for event in events if event.get("cat") == "kernel")
     assert found["critical_us"] == pytest.approx(last, abs=0.01)
     assert found["launches"] > 100

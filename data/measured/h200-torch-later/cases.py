@@ -1,0 +1,58 @@
+"""Further models of torchvision and transformers, measured when everything that predicts them was made.
+
+Built as those of `../h200-torch-models` are.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_FIRST = Path(__file__).resolve().parents[1] / "h200-torch-models" / "cases.py"
+_found = importlib.util.spec_from_file_location("h200_torch_models", _FIRST)
+assert _found is not None
+assert _found.loader is not None
+first = importlib.util.module_from_spec(_found)
+sys.modules["h200_torch_models"] = first
+_found.loader.exec_module(first)
+
+tv, vision, language, AMP, BF16 = first.tv, first.vision, first.language, first.AMP, first.BF16
+CASES: dict[str, Any] = {
+    "tv_resnet101_train_amp": vision(tv.resnet101, 64, optimizer="sgd", **AMP),
+    "tv_mobilenet_v2_train_amp": vision(tv.mobilenet_v2, 128, optimizer="sgd", **AMP),
+    "tv_convnext_small_infer_bf16": vision(tv.convnext_small, 64, train=False, dtype=BF16),
+    "tv_swin_s_train_amp": vision(tv.swin_s, 32, **AMP),
+    "hf_distilbert_train_amp": language(
+        "DistilBertForMaskedLM", {"vocab_size": 30522}, 32, 256, labels=True, **AMP
+    ),
+    "hf_opt_350m_infer_bf16": language(
+        "OPTForCausalLM",
+        {"vocab_size": 50272, "hidden_size": 1024, "word_embed_proj_dim": 1024, "ffn_dim": 4096, "num_hidden_layers": 24,
+         "num_attention_heads": 16, "use_cache": False},
+        4,
+        1024,
+        labels=False,
+        dtype=BF16,
+    ),
+    "hf_bart_base_train_amp": language(
+        "BartForConditionalGeneration",
+        {"vocab_size": 50265, "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 12,
+         "decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "use_cache": False},
+        16,
+        512,
+        labels=True,
+        **AMP,
+    ),
+}  # fmt: skip
+first.CASES.update(CASES)
+build, for_meshcast = first.build, first.for_meshcast
+
+
+def __getattr__(name: str) -> Callable[[], Any]:
+    """A case as a function of the module."""
+    if name in CASES:
+        return lambda: for_meshcast(name)
+    raise AttributeError(name)

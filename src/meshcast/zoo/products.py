@@ -40,7 +40,7 @@ _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0, jnp.float4_e2m1f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Narrow:
+class _FewerBits:
     """Products in fewer bits: the types of inputs and weights, and of gradients, and whether blocks scale themselves."""
 
     inputs: Any
@@ -49,10 +49,10 @@ class _Narrow:
 
 
 _NARROW = {
-    "fp8": _Narrow(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e5m2),
-    "mxfp8": _Narrow(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e4m3fn, blocks=True),
-    "nvfp4": _Narrow(inputs=jnp.float4_e2m1fn, gradients=jnp.float4_e2m1fn),
-    "int8": _Narrow(inputs=jnp.int8, gradients=jnp.int8),
+    "fp8": _FewerBits(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e5m2),
+    "mxfp8": _FewerBits(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e4m3fn, blocks=True),
+    "nvfp4": _FewerBits(inputs=jnp.float4_e2m1fn, gradients=jnp.float4_e2m1fn),
+    "int8": _FewerBits(inputs=jnp.int8, gradients=jnp.int8),
 }
 KINDS = ("plain", *_NARROW)
 

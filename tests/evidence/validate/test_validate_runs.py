@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from meshcast.cli.app import app
 from meshcast.evidence.validate.runs.comparison import set_apart, source_name, validate_run
-from meshcast.evidence.validate.runs.next_stack import CHOICES, likeness, next_stack
+from meshcast.evidence.validate.runs.next_stack import is_same, next_stack
 from meshcast.evidence.validate.runs.planned import row_target
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.hardware import load_device
@@ -135,7 +135,7 @@ def test_the_next_stack_is_another_one_that_fuses_alike() -> None:
     gpu, tpu = load_device("h100-sxm"), load_device("tpu-v5e")
     assert next_stack("composer", gpu) == "pytorch-fsdp"  # both eager, gather ahead of need
     assert next_stack("maxtext", gpu) == next_stack("maxtext", tpu) == "xla"
-    assert likeness(load_stack("nemo"), load_stack("megatron")) == len(CHOICES)  # one stack under two names
+    assert is_same(load_stack("nemo"), load_stack("megatron"))  # one stack under two names
     assert next_stack("nemo", gpu) not in ("nemo", "megatron")
     own, other = row_target(run_row()), row_target(run_row(), switched=True)
     assert own.stack is not None

@@ -3,11 +3,11 @@
 Of the choices that decide which kernels run and what overlaps, two stacks have some in common. The next stack is one that fuses
 alike, as that decides most kernels, and of these the one of the most
 
-    likeness = equal choices - rewrites that only one of the two has
+    likeness = equal choices - rewrites of the stack's own that the other lacks
 
 (`docs/stacks.md` names both). What a run's cells say for themselves, such as recomputation and the type of gradients, does not
 count: it stays as it is. A stack that differs in nothing is the same under another name, and is passed over; of equally near ones
-the one that lacks the fewest of the stack's own rewrites is taken. Devices that only a compiler makes programs for have stacks
+the one that lacks the fewest rewrites is taken. Devices that only a compiler makes programs for have stacks
 of JAX.
 """
 
@@ -22,7 +22,7 @@ CHOICES = ("fusion", "attention_library", "layers", "ragged", "scheduler", "chan
 def next_stack(name: str, device: Device) -> str:
     """The name of the stack most like this one that runs on a device."""
     own = load_stack(name)
-    others = [stack for other in stack_names() if (stack := load_stack(other)) and likeness(own, stack) < len(CHOICES)]
+    others = [stack for other in stack_names() if not is_same(own, stack := load_stack(other))]
     able = [stack for stack in others if device.kind == "gpu" or stack.framework == "jax"]
 
     def order(stack: Stack) -> tuple[bool, int, int, str]:
@@ -32,10 +32,15 @@ def next_stack(name: str, device: Device) -> str:
     return min(able, key=order).name
 
 
-def likeness(one: Stack, other: Stack) -> int:
-    """How many choices two stacks have in common, less the rewrites that one of them has alone."""
-    equal = sum(bool(getattr(one, choice) == getattr(other, choice)) for choice in CHOICES)
-    return equal - len(_rewrites(one) ^ _rewrites(other))
+def likeness(own: Stack, other: Stack) -> int:
+    """How many choices two stacks have in common, less the rewrites of the first that the second lacks."""
+    equal = sum(bool(getattr(own, choice) == getattr(other, choice)) for choice in CHOICES)
+    return equal - len(_rewrites(own) - _rewrites(other))
+
+
+def is_same(one: Stack, other: Stack) -> bool:
+    """Whether two stacks differ in nothing that counts."""
+    return likeness(one, other) == likeness(other, one) == len(CHOICES)
 
 
 def _rewrites(stack: Stack) -> set[str]:

@@ -109,7 +109,7 @@ VERBS = {
     "report": "Writes how TARGET will run as one HTML file that needs no network: what takes the time, and what would help.",
     "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",
     "systolic": "Cycles, stalls and utilisation of GEMM and convolution layers on an array of ROWS x COLS cells.",
-    "calibrate": "Measures some 3,900 small programs on the device that JAX finds, for the profiled fidelity.",
+    "calibrate": "Measures 3,900 small programs on the device that JAX finds, or collects others', for the profiled fidelity.",
     "devices": "Lists devices and clusters; with NAME, every number of one with its source.",
     "models": "Lists the reference models that can be targets, or the settings of one.",
     "stacks": "Lists the software stacks that --stack takes; with NAME, every choice of one with its source.",

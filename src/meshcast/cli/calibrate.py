@@ -65,8 +65,7 @@ def calibrate_command(
     ] = None,
     json: flags.Json = False,
 ) -> None:
-    """Measures some 3,900 small programs on the device that JAX finds, or collects what others measured, for the profiled
-    fidelity.
+    """Measures 3,900 small programs on the device that JAX finds, or collects others', for the profiled fidelity.
 
     Ctrl-C leaves what is done in the file; the same command goes on from there.
     """

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from meshcast.hardware import load_device
-from meshcast.tables import Distribution, LookUps, TableKernels, Traffic, traffic_of
+from meshcast.tables import Distribution, EmbeddingKernels, LookUps, Traffic, traffic_of
 from meshcast.tables.traffic import CACHE_SHARE
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -86,25 +86,27 @@ class Cases:
         ]
 
 
-def forward(cases: Cases, kernels: TableKernels) -> Floats:
+def forward(cases: Cases, kernels: EmbeddingKernels) -> Floats:
     """Seconds of every case's look-ups."""
     total = cases.summed(kernels.forward(cases.traffic))
     return np.asarray(kernels.forward_call(total, cases.longest(kernels.forward_block(cases.traffic))))
 
 
-def backward(cases: Cases, kernels: TableKernels) -> Floats:
+def backward(cases: Cases, kernels: EmbeddingKernels) -> Floats:
     """Seconds of every case's update."""
     total = cases.summed(kernels.backward(cases.traffic, key_bytes=cases.keys[cases.owner]))
     chain = cases.longest(kernels.backward_chain(cases.traffic))
     return np.asarray(kernels.backward_call(total, chain, cases.indices))
 
 
-def fitted(cases: Cases, kernels: TableKernels, part: str, model: Callable[..., Floats], phase: str) -> TableKernels:
+def fitted(
+    cases: Cases, kernels: EmbeddingKernels, part: str, model: Callable[..., Floats], phase: str
+) -> EmbeddingKernels:
     """The kernels with the parameters of one part fitted: least squares of log ratios, those far off counted less."""
     names, start = zip(*asdict(getattr(kernels, part)).items(), strict=True)
     measured = cases.measured(phase)
 
-    def built(logs: Floats) -> TableKernels:
+    def built(logs: Floats) -> EmbeddingKernels:
         return replace(kernels, **{part: type(getattr(kernels, part))(**dict(zip(names, np.exp(logs), strict=True)))})
 
     def off(logs: Floats) -> Floats:
@@ -133,7 +135,7 @@ def told(name: str, ratio: Floats, cases: Cases) -> None:
 def main() -> None:
     """Reads, fits where asked, tells."""
     cases = Cases(Path(sys.argv[1]))
-    kernels = TableKernels(device=DEVICE, by_element=True)
+    kernels = EmbeddingKernels(device=DEVICE, by_element=True)
     if "--fit" in sys.argv:
         kernels = fitted(cases, kernels, "look_up", forward, "forward")
         kernels = fitted(cases, kernels, "updating", backward, "backward")

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "tables": "base hardware zoo programs estimate network results options jobs",
     "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
-    "recorded": "base chakra simulate results jobs evidence",
+    "recorded": "base chakra simulate results jobs traces evidence",
     "synthetic": "base chakra zoo lower options jobs evidence",
     "explore": "base hardware zoo programs results options jobs",
     "report": "base hardware programs workload lower estimate simulate results options jobs traces explore",

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from meshcast import predict
-from meshcast.base.errors import InfeasibleError, InputError, UsageError
+from meshcast.base.errors import InputError, OutputError, UsageError
 from meshcast.base.files import (
     LONGEST_NAME,
     append_whole,
     check_place,
     check_prefix,
     file_name,
+    json_value,
     names_taken,
     write_whole,
 )
@@ -66,7 +67,7 @@ def test_a_full_disk_destroys_no_earlier_result(tmp_path: Path, kind: str) -> No
     path = tmp_path / "result"
     with path.open("wb") as file:
         file.write(OLD)
-    with pytest.raises(InfeasibleError, match="No space left on device") as caught:
+    with pytest.raises(OutputError, match="No space left on device") as caught:
         WRITERS[kind](path)
     assert caught.value.where == str(path)
     assert path.read_bytes() == OLD
@@ -88,7 +89,7 @@ def test_the_tables_of_a_comparison_stay_when_the_next_ones_do_not_fit(
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
     assert len(before) == 5
     request.getfixturevalue("full_disk")
-    with pytest.raises(InfeasibleError, match=r"table\.json"):
+    with pytest.raises(OutputError, match=r"table\.json"):
         RunFolder(path=tmp_path / "run").write(comparison)
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == before
 
@@ -103,7 +104,7 @@ def test_what_cannot_be_added_leaves_the_file_as_long_as_it_was(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InfeasibleError, match="No space left"):
+    with pytest.raises(OutputError, match="No space left"):
         append_whole(path, b"two\n")
     assert path.read_bytes() == b"one\n"
 
@@ -205,6 +206,21 @@ def test_the_command_says_so(meshcast: Meshcast, arguments: tuple[str, ...], wor
     assert not any(Path().iterdir())
 
 
+@pytest.mark.parametrize(
+    ("text", "says", "where"),
+    [
+        ('{"a": 1,\n "b', "is not JSON: Unterminated string, the file may have been cut off", "f:2:2"),
+        ('{"a": ', "is not JSON: Expecting value, the file may have been cut off", "f:1:7"),
+        ("{'a': 1}", "is not JSON: Expecting property name enclosed in double quotes", "f:1:2"),
+    ],
+)
+def test_json_that_is_none_is_told_in_whole_sentences(text: str, says: str, where: str) -> None:
+    with pytest.raises(InputError) as caught:
+        json_value(text, where="f")
+    assert (caught.value.message, caught.value.where) == (says, where)
+    assert caught.value.fix
+
+
 def test_a_full_disk_behind_the_output_is_no_bug(meshcast: Meshcast, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(text: str) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -213,7 +229,7 @@ def test_a_full_disk_behind_the_output_is_no_bug(meshcast: Meshcast, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr("sys.stdout.write", full)
         answer = meshcast("predict", str(TANH), "--on", "h200", "--json")
-    assert answer.code == InfeasibleError.exit_code
+    assert answer.code == OutputError.exit_code
     assert "standard output: cannot be written: No space left on device" in answer.err
 
 

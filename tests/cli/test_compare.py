@@ -52,6 +52,7 @@ def test_json_is_one_object_a_cell_and_a_summary(meshcast: Meshcast) -> None:
             assert set(cell["error"]) >= {"code", "message", "where"}
     table = json.loads(Path("run", "table.json").read_text())
     assert table.pop("table") == cells
+    assert table.pop("command")[:2] == ["meshcast", "compare"]
     assert table == summary
 
 

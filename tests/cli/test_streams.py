@@ -38,6 +38,12 @@ def test_a_closed_or_full_stream_leaves_the_exit_code_alone(line: str, code: int
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
+def test_a_full_standard_output_is_an_error_of_output() -> None:
+    done = subprocess.run(["bash", "-c", f"{_COMMAND} devices >/dev/full"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("meshcast: unwritable-output: standard output: cannot be written: No space left")
+
+
 def test_without_standard_error_the_output_is_what_it_was() -> None:
     done = subprocess.run(
         ["bash", "-c", f"{_COMMAND} --version 2>&- | cat"], capture_output=True, text=True, check=True

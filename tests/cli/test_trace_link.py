@@ -41,3 +41,13 @@ def test_where_the_time_of_a_job_goes(meshcast: Meshcast, tmp_path: Path) -> Non
     assert answer.lines[0]["schema"] == "meshcast.trace-analysis/1"
     assert "The critical path, over ranks" in meshcast("show", "out/job", "--analysis").out
     assert meshcast("show", "llama3-tiny", "--analysis").code == 2
+
+
+def test_traces_are_shared_and_verified(meshcast: Meshcast, tmp_path: Path) -> None:
+    linked(tmp_path)
+    answer = meshcast("trace", "share", "out/job", "-o", "shared", "--coarsen", "5%", "--json")
+    assert (answer.code, answer.lines[0]["leaks"]) == (0, [])
+    assert meshcast("trace", "share", "shared", "--against", "out/job").code == 0
+    told = meshcast("trace", "share", "out/job", "--against", "out/job")
+    assert (told.code, "names, paths or shapes" in told.err) == (2, True)
+    assert meshcast("trace", "share", "out/job").code == 2

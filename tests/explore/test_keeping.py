@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Iterable, Iterator
 
+import pytest
+
+from meshcast.explore.asking import explore
 from meshcast.explore.exploration import front
 from meshcast.explore.keeping import Keeper
 from meshcast.explore.measures import Known, objective_named
-from meshcast.explore.point import Outcome, Point
+from meshcast.explore.point import Outcome, Point, Status
 from meshcast.explore.search import Found
+from meshcast.explore.space import Space, SpaceAxis
+from meshcast.explore.work import SearchWork
 
 KNOWN = Known(devices=1, units=1.0, capacity_bytes=1.0)
 
@@ -38,6 +45,27 @@ def test_what_is_forgotten_is_neither_best_nor_on_the_front() -> None:
     for group in (0, 1):
         assert best(keeper.found, group) == best(every, group)
     assert [values(each) for each in front(keeper.found, values)] == [values(each) for each in front(every, values)]
+
+
+def test_a_failure_counts_after_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    class EveryThirdFails:
+        def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Outcome]]:
+            for number, _ in enumerate(works):
+                status: Status = "failed" if number % 3 == 0 else "answered"
+                yield (
+                    number,
+                    Outcome(status=status, step_time_s=None if status == "failed" else 1.0 + number, devices=1),
+                )
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(Keeper, "__init__", functools.partialmethod(Keeper.__init__, most=10))
+    axis = SpaceAxis(name="hardware.nvlink.latency", values=tuple(f"{n}us" for n in range(1, 61)))
+    space = Space(model="gpt2-tiny", asked={"on": "dgx-h100", "plan": "dp=2", "settings": {"batch": "4"}}, axes=(axis,))
+    found = explore(space, engine=EveryThirdFails())
+    assert len(found.found) < 60
+    assert found.to_json()["failed"] == 20
 
 
 def test_a_front_by_hand() -> None:

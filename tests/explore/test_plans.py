@@ -8,7 +8,7 @@ import pytest
 
 from meshcast.base import UsageError
 from meshcast.explore.plans import PlanSpace
-from meshcast.explore.shape import ModelShape
+from meshcast.explore.shape import ModelShape, builder_of
 from meshcast.zoo import Plan
 
 TINY = ModelShape(
@@ -71,3 +71,13 @@ def test_the_number_of_degrees_is_that_of_factorisations() -> None:
     """Powers of two over dp, fsdp and pp without anything else: pairs (dp, fsdp), and for each pp above 1 one."""
     found = {(p.dp, p.fsdp, p.pp) for p in PlanSpace(shape=TINY, devices=8, batch=64, choices={"tp": (1,), "cp": (1,)})}
     assert len(found) == math.comb(3 + 1, 1) + 2
+
+
+@pytest.mark.parametrize(
+    ("target", "fix"),
+    [("gpt2-smal", "did you mean 'gpt2-small'?"), ("step.mlir", "name a model"), ("mine:step", "name a model")],
+)
+def test_what_is_no_model_is_told_what_may_be_meant(target: str, fix: str) -> None:
+    with pytest.raises(UsageError, match="plans are for models") as told:
+        builder_of(target)
+    assert (told.value.fix or "").startswith(fix)

@@ -63,6 +63,26 @@ def test_two_objectives_are_drawn_as_their_front(tmp_path: Path) -> None:
     assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_comparison_is_drawn_with_its_intervals_and_parts(tmp_path: Path) -> None:
+    out = tmp_path / "both.svg"
+    tanh = ROOT / "tests" / "fixtures" / "tanh.mlir"
+    words = [
+        "meshcast",
+        "compare",
+        str(tanh),
+        "--on",
+        "h200,tpu-v5p",
+        "--fidelity",
+        "roofline,analytical",
+        "--no-folder",
+    ]
+    assert exit_code([*words, "--plot", str(out)]) == 0
+    drawn = out.read_text(encoding="utf-8")
+    for text in ("h200", "tpu-v5p", "roofline", "seconds of a step, with their intervals", "by the finest fidelity"):
+        assert text in drawn
+    assert exit_code([*words, "--plot", str(tmp_path / "both.gif")]) == 2
+
+
 def test_what_cannot_be_drawn_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"neither \.svg nor \.png"):
         check_plot(tmp_path / "step.pdf")

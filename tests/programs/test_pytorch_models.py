@@ -88,3 +88,24 @@ def test_a_released_model_infers(name: str) -> None:
     case = Case(module.to(torch.bfloat16).eval(), {key: half(value) for key, value in inputs.items()}, {})
     found = products(meshcast.capture_torch(case.module, (), {"kwargs": case.inputs}))
     assert found == {"bf16": pytest.approx(flops(case, train=False), rel=CLOSE)}
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "swin", "efficientnet", "densenet", "mixtral"])
+def test_a_released_model_runs_on_pytorchs_own_kernels(name: str) -> None:
+    """Eager and compiled: not refused, not faster than light, not tens of times slower; compiled kernels are fewer."""
+    case = built(name)
+    options: dict[str, Any] = {"kwargs": {**case.inputs, **case.labels}, "train": True, "autocast": "bfloat16"}
+    if not case.labels:
+        options["loss"] = total
+    kernels = []
+    for stack in ("pytorch-eager", "pytorch-compile"):
+        step = case.module.train(), (), options
+        found, light = (
+            meshcast.predict(step, on="h200", stack=stack, levers=False, host="off", fidelity=fidelity)
+            for fidelity in ("auto", "roofline")
+        )
+        assert found.step_time_s is not None
+        assert light.step_time_s is not None
+        assert light.step_time_s < found.step_time_s < 30 * light.step_time_s + found.kernels * 10e-6
+        kernels.append(found.kernels)
+    assert kernels[1] < kernels[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
-from meshcast.base.errors import UnsupportedError
+from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.jobs.traced import find_traces
 from meshcast.recorded import Understanding, understanding_json, understood
 from tests.jobs.traced.jobs import compute, job
@@ -52,3 +53,13 @@ def test_classes_of_kernels(found: Understanding) -> None:
 def test_what_has_no_durations_says_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="have no durations"):
         understood(find_traces(job(tmp_path, [[compute(1, 0)]])))
+
+
+def test_what_would_be_if_something_took_less(tmp_path: Path) -> None:
+    """A collective of 5 us ends at 57, before rank 1 comes to synchronise (60); without pauses all is 10 us earlier."""
+    files = find_traces(linked(tmp_path))
+    assert understood(files, {"collective": 2.0}).run.duration == pytest.approx(65 * MICRO)
+    assert understood(files, {"pause": math.inf}).run.duration == pytest.approx(57 * MICRO)
+    assert understood(files, {"matmul": 2.0, "delay": math.inf}).run.duration == pytest.approx(67 * MICRO)
+    with pytest.raises(UsageError, match="nothing in job is 'sort'"):
+        understood(files, {"sort": 2.0})

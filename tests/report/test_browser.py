@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from meshcast.report import ReportData, Subject, prediction_data, shown
 from meshcast.report.contents import folder_data
+from tests.accessibility import barriers
+from tests.perfetto_page import PERFETTO
 from tests.report.conftest import HOSTILE, Open
 
 VALUES = {
@@ -116,13 +116,6 @@ def test_the_timeline_is_zoomed_and_the_trace_is_had_without_a_network(
     assert opened.wrong == []
 
 
-# What ui.perfetto.dev does with messages, as its documentation describes it.
-PERFETTO = """<script>addEventListener("message", (event) => {
-  if (event.data === "PING") event.source.postMessage("PONG", "*");
-  else document.title = event.data.perfetto.fileName + " " + event.data.perfetto.buffer.byteLength;
-})</script>"""
-
-
 def test_the_trace_is_handed_to_perfetto(open_report: Open, single_data: ReportData) -> None:
     opened = open_report(single_data, offline=False)
     page = opened.page
@@ -149,14 +142,45 @@ def test_a_search_is_filtered(open_report: Open, explored: Path) -> None:
     assert opened.wrong == []
 
 
-def test_nothing_stands_in_the_way_of_readers(open_report: Open, single_data: ReportData) -> None:
-    """axe-core, where `MESHCAST_AXE` names its file (npm pack axe-core): no serious violation."""
-    axe = os.environ.get("MESHCAST_AXE")
-    if not axe:
-        pytest.skip("MESHCAST_AXE names no axe.min.js: accessibility is not checked")
-    page: Any = open_report(single_data).page
-    # By the debugger: the page's own policy would not let it run.
-    session = page.context.new_cdp_session(page)
-    session.send("Runtime.evaluate", {"expression": Path(axe).read_text(encoding="utf-8")})
-    found = page.evaluate("axe.run()")["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")] == []
+def test_points_of_the_roofline_are_told_and_zoomed_to(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data)
+    page, plot = opened.page, opened.page.locator('[data-plot="roofline"]')
+    plot.scroll_into_view_if_needed()
+    places = """host => {
+        const chart = echarts.getInstanceByDom(host), at = chart.getOption().series.findIndex(each => each.type === "scatter");
+        const drawn = chart.getOption().series[at].data;
+        return drawn.map(({ value, point }) => [point.name, ...chart.convertToPixel({ seriesIndex: at }, value)]);
+    }"""
+    name, across, down = plot.evaluate(places)[0]
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + across, box["y"] + down)
+    told = plot.locator("div", has_text="of its roof").last
+    told.wait_for(state="visible")
+    assert name in plot.inner_text()
+    assert "model.py:40" in plot.inner_text() or ".py:12" in plot.inner_text(), "the line of the user's program"
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -400)
+    page.keyboard.up("Control")
+    zoom = (
+        "host => { const { start, end } = echarts.getInstanceByDom(host).getOption().dataZoom[0]; return end - start }"
+    )
+    assert plot.evaluate(zoom) < 100
+    assert opened.wrong == []
+
+
+def test_paper_is_light_whatever_the_screen_is(open_report: Open, single_data: ReportData) -> None:
+    opened = open_report(single_data, scheme="dark")
+    page = opened.page
+    ground = "getComputedStyle(document.querySelector('.card')).backgroundColor"
+    dark = page.evaluate(ground)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)" != dark
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.evaluate(ground) == dark
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert opened.wrong == []
+
+
+def test_nothing_stands_in_the_way_of_readers(open_report: Open, staged: Subject, explored: Path) -> None:
+    for data, scheme in ((prediction_data(staged), "light"), (folder_data(explored, "exploration"), "dark")):
+        assert barriers(open_report(data, scheme=scheme).page) == [], scheme

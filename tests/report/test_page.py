@@ -14,7 +14,8 @@ import pytest
 
 from meshcast.base import UnsupportedError
 from meshcast.report import GLOSSARY, ReportData, Subject, data_block, prediction_data, report_page, section_html, shown
-from meshcast.report.page import SCRIPTS, STATIC, asset
+from meshcast.report.assets import STATIC
+from meshcast.report.page import SCRIPTS, asset
 from tests.report.conftest import HOSTILE
 
 MOST_BYTES = 8_000_000

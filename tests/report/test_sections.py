@@ -12,6 +12,7 @@ import pytest
 from meshcast.hardware import Conditions
 from meshcast.jobs import ProgramJob
 from meshcast.report import Subject, prediction_data
+from meshcast.report.assets import HERE
 from meshcast.report.breakdown import breakdown
 from meshcast.report.choosing import evenly
 from meshcast.report.communication import communication_section
@@ -20,7 +21,6 @@ from meshcast.report.critical import critical_stretches
 from meshcast.report.glossary import GLOSSARY
 from meshcast.report.levels import coarse
 from meshcast.report.memory import memory_section
-from meshcast.report.page import HERE
 from meshcast.report.pipeline import pipeline_section
 from meshcast.report.power import power_section
 from meshcast.report.provenance import provenance_section
@@ -180,6 +180,22 @@ def test_levels_keep_their_peaks() -> None:
     found = coarse(steps, 1.0, most=100)
     assert len(found) <= 100
     assert max(value for _, value in found) == 7.0
+
+
+def test_buffers_of_the_fullest_stage_add_up(staged: Subject) -> None:
+    """What stays and what is in flight is the stage's own figure; what its pass works with comes on top."""
+    section = memory_section(staged)
+    assert section["buffers"] is not None
+    assert staged.prediction.pipeline is not None
+    fullest = max(staged.prediction.pipeline.stages, key=lambda each: each.memory_bytes["peak"])
+    held: dict[str, float] = {}
+    for row in rows(section["buffers"]):
+        held[row["role"]] = held.get(row["role"], 0) + row["bytes"]
+    for role, part in (("parameter", "parameters"), ("gradient", "gradients"), ("optimizer state", "optimizer_state")):
+        assert held[role] == fullest.memory_bytes[part]
+    assert held["activation"] == fullest.memory_bytes["activations"]
+    assert held["temporary"] > 0
+    assert f"stage {fullest.stage}" in section["buffers"]["note"]
 
 
 def test_buffers_at_the_peak_add_up(single: Subject) -> None:

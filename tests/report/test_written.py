@@ -112,6 +112,10 @@ def test_a_comparison_is_a_target(meshcast: Meshcast, program: Path) -> None:  #
     answers = found["comparison"]["answers"]
     table = json.loads(Path("both/table.json").read_text(encoding="utf-8"))["table"]
     assert [each["step_s"] for each in answers] == [cell["step_time_s"] for cell in table]
+    assert found["comparison"]["command"].startswith("meshcast ")
+    finest = min(cell["step_time_s"] for cell in table if cell["fidelity"] == "analytical")
+    assert found["comparison"]["headline"]["value"] == finest, "what leaves more out is not faster for it"
+    assert "status" not in {each["title"] for each in found["comparison"]["cells"]["columns"]}, "all are answered"
 
 
 def test_from_python(program: Path, tmp_path: Path) -> None:

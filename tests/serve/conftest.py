@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(runs: Path) -> Iterator[TestClient]:
     """A client of a server with one worker."""
     limits = ServeLimits(upload_bytes=2**20, body_bytes=64 * 2**10)
-    with TestClient(create_app(runs=runs, workers=1, limits=limits), base_url="http://localhost") as client:
+    with TestClient(create_app(runs=runs, workers=1, limits=limits, warm=False), base_url="http://localhost") as client:
         yield client
 
 

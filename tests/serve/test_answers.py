@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -131,37 +129,6 @@ def test_damaged_modules_are_errors_of_the_tool_and_nothing_else(page: TestClien
         assert found.status_code == 200 or set(found.json()["error"]) == {"code", "message", "where", "fix"}
     assert seen[422] > 10
     assert page.get("/api/catalogue").status_code == 200
-
-
-def test_a_worker_that_dies_takes_nothing_along(page: TestClient) -> None:
-    pool = page.app.state.pool  # type: ignore[attr-defined]
-    (child,) = pool._all
-    answered(page, "GET", "/api/catalogue")
-    before = child._process
-    os.kill(before.pid, signal.SIGKILL)
-    before.wait()
-    asked = {**TINY, "plan": "dp=2", "settings": {"batch": "8", "mode": "forward"}}
-    found = answered(page, "POST", "/api/predict", json=asked)
-    assert found.status_code == 200
-    assert child._process.pid != before.pid
-
-
-def test_a_worker_that_dies_of_a_question_is_told(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = page.app.state.pool  # type: ignore[attr-defined]
-    (child,) = pool._all
-    request = child.request
-
-    def dying(question: Any, data: bytes, **limits: Any) -> bytes:
-        os.kill(child._process.pid, signal.SIGKILL)
-        found: bytes = request({**question, "kind": "catalogue"}, data, **limits)
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(child, "request", lambda *a, **k: (child.start(), dying(*a, **k))[1])
-        found = answered(page, "POST", "/api/programs?name=deadly", content=SHARDED + b"\n// deadly")
-    if found.status_code != 200:  # the signal may come before the request: then another worker has answered it
-        assert (found.status_code, found.json()["error"]["code"]) == (422, "worker-died")
-    assert answered(page, "POST", "/api/programs?name=deadly", content=SHARDED + b"\n// deadly").status_code == 200
 
 
 def test_the_description_names_every_route(page: TestClient) -> None:

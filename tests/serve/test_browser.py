@@ -7,7 +7,6 @@ question has changed are none of those.
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -16,8 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from meshcast.base import child_environment, python_command
+from meshcast.base import UsageError, child_environment, python_command
+from meshcast.cli.app import app
+from meshcast.serve import ServeOptions, serve_page
+from tests.accessibility import barriers
+from tests.perfetto_page import PERFETTO
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_MS = 90_000
@@ -80,20 +84,17 @@ def _read(tab: Any, metric: str, card: int = 0) -> float:
     return float(tab.get_attribute(f'[data-card="{card}"] [data-metric="{metric}"]', "data-value"))
 
 
-def _asked(address: str, **asked: Any) -> dict[str, Any]:
-    """What the command says: `test_answers.py` holds the server's answers against it."""
-    command = python_command(
-        "meshcast", "predict", *asked.pop("words"), "--lowering", "modelled", "--levers", "none", "--json"
-    )
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
+def _asked(*words: str) -> dict[str, Any]:
+    """What the command says, run in this process: all of it is loaded here already."""
+    told = CliRunner().invoke(app, ["predict", *words, "--lowering", "modelled", "--levers", "none", "--json"])
+    assert told.exit_code == 0, told.output
     found: dict[str, Any] = json.loads(told.stdout)
     return found
 
 
-def test_numbers_on_the_page_are_those_of_the_command(tab: Any, address: str) -> None:
+def test_numbers_on_the_page_are_those_of_the_command(tab: Any) -> None:
     _settled(tab)
-    words = ["llama3-tiny", "--on", "dgx-h100", "--plan", "fsdp=4", "--set", "batch=8", "--set", "mode=forward"]
-    told = _asked(address, words=words)
+    told = _asked("llama3-tiny", "--on", "dgx-h100", "--plan", "fsdp=4", "--set", "batch=8", "--set", "mode=forward")
     assert _read(tab, "step_time_s") == told["step_time_s"]
     assert _read(tab, "memory") == told["memory_bytes"]["peak"]
     assert _read(tab, "mfu") == told["mfu"]
@@ -156,21 +157,12 @@ def test_views_fit_a_phone_in_dark(tab: Any) -> None:
 
 
 def test_the_page_has_no_serious_barrier(tab: Any) -> None:
-    """axe-core, where `MESHCAST_AXE` names its file (npm pack axe-core), in light and in dark."""
-    axe = os.environ.get("MESHCAST_AXE")
-    if not axe:
-        pytest.skip("MESHCAST_AXE names no axe.min.js: accessibility is not checked")
     _settled(tab)
-    # By the debugger: the page's own policy would not let it run.
-    session = tab.context.new_cdp_session(tab)
-    session.send("Runtime.evaluate", {"expression": Path(axe).read_text(encoding="utf-8")})
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)
         for view in ("predict", "search", "runs"):
             tab.click(f"[data-view={view}]")
-            found = tab.evaluate("axe.run()")["violations"]
-            serious = [each for each in found if each["impact"] in ("serious", "critical")]
-            assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == [], f"{view}, {scheme}"
+            assert barriers(tab) == [], f"{view}, {scheme}"
 
 
 def test_a_search_is_watched_stopped_and_opened(tab: Any, address: str) -> None:
@@ -181,7 +173,7 @@ def test_a_search_is_watched_stopped_and_opened(tab: Any, address: str) -> None:
     tab.fill("#search-devices", "2")
     tab.fill("#search-fixed", "fsdp=1,tp=1,pp=1,mbs=1,zero=0")
     tab.click("#search-start")
-    tab.wait_for_selector(".plot circle")
+    tab.wait_for_selector(".plot[data-points] canvas")
     if tab.query_selector("#search-stop"):
         tab.click("#search-stop")
     tab.wait_for_selector(".state.stopped, .state.done")
@@ -195,6 +187,23 @@ def test_a_search_is_watched_stopped_and_opened(tab: Any, address: str) -> None:
     tab.wait_for_selector("tr[data-run] button")
 
 
+def test_a_report_of_the_page_opens_and_hands_its_trace_over(tab: Any) -> None:
+    _settled(tab)
+    step = _read(tab, "step_time_s")
+    tab.click('[data-card="0"] .report')
+    tab.wait_for_selector('[data-card="0"] a[href^="/reports/"]')
+    with tab.expect_popup() as opened:
+        tab.click('[data-card="0"] a[href^="/reports/"]')
+    report = opened.value
+    assert float(report.get_attribute("#headline .q", "data-value")) == step
+    tab.context.route("https://ui.perfetto.dev/**", lambda to: to.fulfill(body=PERFETTO, content_type="text/html"))
+    with report.expect_popup() as window:
+        report.click("[data-perfetto]")
+    window.value.wait_for_function(
+        "() => document.title.includes('.pftrace.gz') || document.title.includes('.json.gz')"
+    )
+
+
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -202,4 +211,12 @@ def test_a_port_that_is_taken_is_told() -> None:
         command = python_command("meshcast", "serve", "--port", str(taken.getsockname()[1]))
         told = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert told.returncode == 2
-    assert "nobody can listen" in told.stderr
+    assert "another program listens there already" in told.stderr
+    assert "Errno" not in told.stderr
+
+
+def test_a_file_is_no_folder_of_runs(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    for runs in (tmp_path / "runs", tmp_path / "runs" / "below"):
+        with pytest.raises(UsageError, match="runs is no folder"):
+            serve_page(ServeOptions(port=0, runs=runs))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from meshcast.serve.app import ProgramShelf
+from meshcast.serve.shelf import ProgramShelf
 from tests.serve.conftest import SHARDED, TINY
 
 

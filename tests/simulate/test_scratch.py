@@ -8,9 +8,9 @@ import pytest
 
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind
-from meshcast.lower.splits import partial_bytes, split_parts
+from meshcast.lower.splits import padded_bytes, partial_bytes, split_parts
 from meshcast.simulate.memory import peak_memory
-from meshcast.simulate.scratch import is_library_call, needs_once_timed, scratch_bytes
+from meshcast.simulate.scratch import calls_cublas, is_library_call, needs_once_timed, scratch_bytes
 from meshcast.workload.graph import Attention, Gemm
 from meshcast.workload.shapes import SortGeometry
 from tests.simulate.schedules import program, schedule
@@ -53,6 +53,20 @@ def test_parts_are_weighed_as_by_hand(architecture: str, parts: int) -> None:
     assert split_parts(shape, 132, architecture) == parts
     assert partial_bytes(shape, parts) == parts * 128 * 128 * 4
     assert partial_bytes(shape, 1) == 0
+
+
+def test_operands_are_padded_where_k_has_no_equal_parts() -> None:
+    """As XLA compiled a regression's gradient: 50,000 rows in 128 parts are 128 x 392, 391 being no multiple of 16 bytes."""
+    assert padded_bytes(product(64, 100, 50_000, "f32"), 128) == 128 * 392 * (64 + 100) * 4
+    assert padded_bytes(product(64, 100, 50_176, "f32"), 128) == 0
+    assert padded_bytes(product(64, 100, 50_000, "f32"), 1) == 0
+
+
+def test_an_epilogue_behind_a_sum_does_not_keep_a_product_from_cublas() -> None:
+    split, whole = product(64, 128, 131_072, "f32"), product(2048, 2048, 2048, "f32")
+    assert split_parts(split, H200.cores, H200.architecture) > 1 == split_parts(whole, H200.cores, H200.architecture)
+    assert calls_cublas(kernel(split, vector_flops=1.0), split, H200)
+    assert not calls_cublas(kernel(whole, vector_flops=1.0), whole, H200)
 
 
 def test_integer_and_empty_products_are_never_split() -> None:

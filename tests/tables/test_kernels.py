@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from meshcast.hardware import load_device
-from meshcast.tables import Distribution, LookUps, TableKernels, traffic_of
+from meshcast.tables import Distribution, EmbeddingKernels, LookUps, traffic_of
 
 H200 = load_device("h200")
 WORK = LookUps(picked=Distribution().over(50_000_000), dim=128, element_bytes=4, look_ups=6.5e6, bags=65536)
 
 
-def _forward(work: LookUps, kernels: TableKernels) -> float:
+def _forward(work: LookUps, kernels: EmbeddingKernels) -> float:
     moved = traffic_of(work, kernels.device)
     return float(kernels.forward_call(kernels.forward(moved), kernels.forward_block(moved)))
 
 
-def _backward(work: LookUps, kernels: TableKernels) -> float:
+def _backward(work: LookUps, kernels: EmbeddingKernels) -> float:
     moved = traffic_of(work, kernels.device)
     return float(kernels.backward_call(kernels.backward(moved), kernels.backward_chain(moved)))
 
@@ -28,34 +28,36 @@ def _backward(work: LookUps, kernels: TableKernels) -> float:
 def test_rows_out_of_memory_take_the_memorys_time() -> None:
     moved = traffic_of(WORK, H200)
     least = moved.missed * 512 / H200.memory_bandwidth
-    assert least < _forward(WORK, TableKernels(device=H200)) < 1.5 * least
+    assert least < _forward(WORK, EmbeddingKernels(device=H200)) < 1.5 * least
 
 
 def test_a_table_in_cache_and_a_skewed_one_are_looked_up_sooner() -> None:
-    kernels = TableKernels(device=H200)
+    kernels = EmbeddingKernels(device=H200)
     even = _forward(WORK, kernels)
     assert _forward(replace(WORK, picked=Distribution().over(10_000)), kernels) < 0.5 * even
     assert _forward(replace(WORK, picked=Distribution(kind="zipf", skew=1.2).over(50_000_000)), kernels) < 0.6 * even
 
 
 def test_times_grow_with_the_work() -> None:
-    kernels = TableKernels(device=H200)
+    kernels = EmbeddingKernels(device=H200)
     for model in (_forward, _backward):
         times = [model(replace(WORK, look_ups=n), kernels) for n in (65536, 655360, 6.5e6)]
         assert times == sorted(times)
         assert model(replace(WORK, dim=256), kernels) > model(WORK, kernels)
         wide = replace(H200, memory_bandwidth=2 * H200.memory_bandwidth)
-        assert model(WORK, TableKernels(device=wide)) < model(WORK, kernels)
+        assert model(WORK, EmbeddingKernels(device=wide)) < model(WORK, kernels)
 
 
 def test_elements_of_two_bytes_taken_one_by_one_cost_more() -> None:
     half = replace(WORK, element_bytes=2)
-    assert _forward(half, TableKernels(device=H200)) < _forward(WORK, TableKernels(device=H200))
-    assert _forward(half, TableKernels(device=H200, by_element=True)) > _forward(half, TableKernels(device=H200))
+    assert _forward(half, EmbeddingKernels(device=H200)) < _forward(WORK, EmbeddingKernels(device=H200))
+    assert _forward(half, EmbeddingKernels(device=H200, by_element=True)) > _forward(
+        half, EmbeddingKernels(device=H200)
+    )
 
 
 def test_formulas_take_arrays_of_tables() -> None:
-    kernels = TableKernels(device=H200)
+    kernels = EmbeddingKernels(device=H200)
     one, other = traffic_of(WORK, H200), traffic_of(replace(WORK, dim=64), H200)
     names = type(one).__slots__
     arrays: dict[str, Any] = {name: np.array([getattr(one, name), getattr(other, name)]) for name in names}
@@ -65,7 +67,7 @@ def test_formulas_take_arrays_of_tables() -> None:
 
 
 def test_rows_in_host_memory_cross_the_link_where_a_cache_misses_them() -> None:
-    kernels = TableKernels(device=H200)
+    kernels = EmbeddingKernels(device=H200)
     cached = [kernels.from_host(replace(WORK, cached=share)) for share in (None, 1.0, 0.5, 0.1)]
     assert cached[:2] == [0.0, 0.0]
     different = WORK.picked.different(WORK.look_ups)

@@ -13,12 +13,12 @@ from meshcast.base import MeshcastError
 from meshcast.hardware import resolve
 from meshcast.tables import (
     DensePart,
+    EmbeddingKernels,
     EmbeddingTable,
     PlacedTable,
     Sharding,
     ShardingProblem,
     StepModel,
-    TableKernels,
     TablesQuestion,
     TableWires,
     TrainerRanks,
@@ -30,7 +30,7 @@ from meshcast.tables.sharding import loads
 from meshcast.tables.step import Load
 
 CLUSTER = resolve("dgx-h100")
-KERNELS = TableKernels(device=CLUSTER.device)
+KERNELS = EmbeddingKernels(device=CLUSTER.device)
 DENSE = DensePart(
     bottom_forward_s=1e-5, forward_s=1e-4, backward_s=2e-4, bottom_backward_s=2e-5, optimizer_s=1e-5, gradient_bytes=8e6
 )

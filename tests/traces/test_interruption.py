@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from meshcast.base.child import child_environment
-from meshcast.base.errors import InfeasibleError, UsageError
+from meshcast.base.errors import OutputError, UsageError
 from meshcast.base.files import check_folder, check_place, whole_file, whole_files
 from meshcast.base.interruption import InterruptedCommand, held
 from meshcast.traces.writers import write_all
@@ -148,7 +148,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             out.write(b"some")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(InfeasibleError, match="No space left"):
+    with pytest.raises(OutputError, match="No space left"):
         write()
     assert contents(tmp_path) == {"step.json.gz": "old"}
 

@@ -22,6 +22,7 @@ from meshcast.base.errors import BugError as BugError
 from meshcast.base.errors import InfeasibleError as InfeasibleError
 from meshcast.base.errors import InputError as InputError
 from meshcast.base.errors import MeshcastError as MeshcastError
+from meshcast.base.errors import OutputError as OutputError
 from meshcast.base.errors import UndividedError as UndividedError
 from meshcast.base.errors import UnsupportedError as UnsupportedError
 from meshcast.base.errors import UsageError as UsageError
@@ -75,6 +76,7 @@ from meshcast.base.once import KeptBeside as KeptBeside
 from meshcast.base.packages import environment_python as environment_python
 from meshcast.base.packages import install_environment as install_environment
 from meshcast.base.packages import install_into as install_into
+from meshcast.base.progress import Said as Said
 from meshcast.base.progress import listening as listening
 from meshcast.base.progress import tell as tell
 from meshcast.base.units import Dimension as Dimension

@@ -63,12 +63,14 @@ class Child:
 
     Args:
         module: The module.
+        arguments: What it is started with.
         with_its_own: Whether what the child starts in turn is ended with it, also where it hangs: they are a group of processes,
             which Ctrl-C on the terminal does not reach, but the end of this process does.
     """
 
-    def __init__(self, module: str, *, with_its_own: bool = False) -> None:
+    def __init__(self, module: str, *arguments: str, with_its_own: bool = False) -> None:
         self._module = module
+        self._arguments = arguments
         self._group = with_its_own
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -155,7 +157,7 @@ class Child:
             self._owner = os.getpid()
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
             self._process = subprocess.Popen(
-                python_command(self._module),
+                python_command(self._module, *self._arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

@@ -37,7 +37,7 @@ class MeshcastError(Exception):
     def from_json(found: Mapping[str, Any]) -> MeshcastError:
         """The error of such an object, as another process of ours wrote it."""
         said = found["error"]
-        kinds = {kind.code: kind for kind in (UsageError, InputError, InfeasibleError, UnsupportedError)}
+        kinds = {kind.code: kind for kind in (UsageError, InputError, OutputError, InfeasibleError, UnsupportedError)}
         return kinds[said["code"]](said["message"], where=said["where"], fix=said["fix"])
 
 
@@ -59,6 +59,13 @@ class InputError(MeshcastError):
     """A file or program cannot be read: truncated, wrong dialect version, not a program at all."""
 
     code = "unreadable-input"
+    exit_code = 2
+
+
+class OutputError(MeshcastError):
+    """What was worked out cannot be written: the disk is full, or whatever stands behind the standard output takes no more."""
+
+    code = "unwritable-output"
     exit_code = 2
 
 

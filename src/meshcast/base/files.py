@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from meshcast.base.errors import InfeasibleError, InputError, MeshcastError, UsageError
+from meshcast.base.errors import InputError, MeshcastError, OutputError, UsageError
 from meshcast.base.interruption import Hold, held, taken_away
 from meshcast.base.units import format_bytes
 
@@ -94,7 +94,7 @@ def not_written(error: OSError, path: Path, fix: str = ELSEWHERE) -> MeshcastErr
     """The error of a file that could not be written."""
     what = f"cannot be written: {error.strerror or error}"
     if error.errno in FULL:
-        return InfeasibleError(what, where=str(path), fix=f"make room on the disk, or {fix}")
+        return OutputError(what, where=str(path), fix=f"make room on the disk, or {fix}")
     return UsageError(what, where=str(path), fix=fix)
 
 
@@ -208,7 +208,7 @@ def whole_files(place: Path, *, fix: str = ELSEWHERE) -> Iterator[Staged]:
 
     Raises:
         UsageError: They cannot be written.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     place = _followed(place)  # what is renamed stays on one file system
     folder = place.parent
@@ -247,7 +247,7 @@ def whole_file(path: Path, *, fix: str = ELSEWHERE) -> Iterator[IO[bytes]]:
 
     Raises:
         UsageError: It cannot be written.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     with whole_files(path, fix=fix) as staged, staged.open(path) as out:
         yield out
@@ -262,7 +262,14 @@ def json_value(content: str | bytes, *, where: str) -> Any:
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
-        raise InputError(f"is not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}") from None
+        # Python's messages end where a place is to follow ("... starting at"), which `where` has.
+        said = re.sub(r"( starting)? at$|:? $", "", error.msg)
+        cut = error.pos >= len(error.doc.rstrip()) or said.startswith("Unterminated")
+        raise InputError(
+            f"is not JSON: {said}{', the file may have been cut off' if cut else ''}",
+            where=f"{where}:{error.lineno}:{error.colno}",
+            fix="copy it again, or have it written again",
+        ) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"is not JSON that can be read: {error}", where=where) from None
 
@@ -272,7 +279,7 @@ def write_whole(path: Path, content: str | bytes, *, fix: str = ELSEWHERE) -> No
 
     Raises:
         UsageError: It cannot be written.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -294,7 +301,7 @@ def append_whole(path: Path, data: bytes) -> None:
 
     Raises:
         UsageError: It cannot be written.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     try:
         with path.open("ab", buffering=0) as file:

@@ -9,7 +9,18 @@ from contextvars import ContextVar
 
 from meshcast.base.units import format_time
 
-Listener = Callable[[str], None]
+
+class Said(str):
+    """How far the work is, in words.
+
+    Attributes:
+        share: Of it that is done, where that is counted.
+    """
+
+    share: float | None = None
+
+
+Listener = Callable[[Said], None]
 ENOUGH_S = 2.0  # of work before anybody says how long the rest takes: the first steps load what the others find
 
 # Who listens, and since when.
@@ -31,7 +42,9 @@ def tell(text: str, *, done: int | None = None, total: int | None = None) -> Non
     taken = time.monotonic() - since
     if done and total and done < total and taken > ENOUGH_S:
         text += f", about {format_time(float(f'{taken * (total - done) / done:.2g}'))} left"
-    listener(text)
+    said = Said(text)
+    said.share = done / total if done is not None and total else None
+    listener(said)
 
 
 @contextmanager

@@ -104,6 +104,7 @@ VERBS = {
     "show": "Shows ops, FLOPs, bytes, loops and collectives of TARGET, as one device sees it.",
     "trace": "Writes how TARGET will run as a trace that other tools read.",
     "trace link": "Links execution traces and profiles of a real job's ranks into Chakra traces, which predict replays.",
+    "trace share": "Writes traces of a job without names, shapes and clocks, or verifies that an original's are gone.",
     "generate": "Writes Chakra traces of all ranks of a workload that nobody has written, like those of a model.",
     "report": "Writes how TARGET will run as one HTML file that needs no network: what takes the time, and what would help.",
     "collective": "Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why.",

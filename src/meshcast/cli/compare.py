@@ -33,11 +33,13 @@ def compare_command(
         typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
     ],
     on: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
-            "--on", help="Devices or clusters of the catalogue, or TOML files, with commas between them or one by one."
+            "--on",
+            help="Devices or clusters of the catalogue, or TOML files, with commas between them or one by one; of a job's"
+            " file its own cluster by default.",
         ),
-    ],
+    ] = None,
     fidelity: Annotated[
         str | None,
         typer.Option(
@@ -59,6 +61,7 @@ def compare_command(
             "--price", metavar="USD|list", help="Dollars of a device and hour; by default the catalogue's, dated."
         ),
     ] = None,
+    plot: flags.PlotFlag = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Run folder; by default compare-TARGET in this folder."),
@@ -91,7 +94,16 @@ def compare_command(
 
     if no_folder and out is not None:
         raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
+    if plot is not None:
+        from meshcast.plots import check_plot
+
+        if measured:
+            raise UsageError(
+                "--plot draws answers side by side, and a trace is no answer", where="--plot", fix="leave it out"
+            )
+        check_plot(plot)
     options = asked.options()
+    names = split_names(",".join(on or ()))
     fidelity = fidelity or ("auto" if tried else ALL_FIDELITIES)
     if measured:
         for flag, value in (("--try", tried), ("--price", price)):
@@ -99,9 +111,7 @@ def compare_command(
                 raise UsageError("a trace is compared with one prediction", where=flag, fix=f"leave {flag} out")
         if out is not None:
             raise UsageError("a comparison with a trace keeps no folder", where="--out", fix="use --json > FILE")
-        ask = Ask(
-            target=_only(targets, "TARGET"), on=_only(split_names(",".join(on)), "--on"), fidelity=_fidelity(fidelity)
-        )
+        ask = Ask(target=_only(targets, "TARGET"), on=_only(names, "--on"), fidelity=_fidelity(fidelity))
         return show_measured(ask, measured, options, steps=steps, module=module, json=json)
     for flag, given in (("--steps", steps), ("--module", module)):
         if given is not None:
@@ -110,7 +120,7 @@ def compare_command(
             )
     grid = asked_grid(
         targets,
-        on=split_names(",".join(on)),
+        on=names,
         fidelities=split_names(fidelity),
         options=options,
         tried=tried or (),
@@ -120,13 +130,18 @@ def compare_command(
     cells: list[Cell] = []
     interrupted = False
     try:
-        for cell in comparison_answers(grid, folder, patience):
-            cells.append(cell)
+        with patience("comparing"):
+            for cell in comparison_answers(grid, folder):
+                cells.append(cell)
     except KeyboardInterrupt:
         interrupted = True
     comparison = grid.comparison(cells)
     if folder is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
-        folder.write(comparison)
+        folder.write(comparison, command=["meshcast", *sys.argv[1:]])
+    if plot is not None and any(cell.step_time_s for cell in comparison.cells):
+        from meshcast.plots import comparison_figure, save_figure
+
+        save_figure(comparison_figure([comparison.cell_json(cell) for cell in comparison.cells]), plot)
     _show(comparison, json=json)
     sys.stdout.flush()
     if folder is not None:
@@ -134,6 +149,7 @@ def compare_command(
     if interrupted:
         raise typer.Exit(INTERRUPTED)
     if comparison.exit_code:
+        _say_why(comparison)
         raise typer.Exit(comparison.exit_code)
 
 
@@ -165,6 +181,18 @@ def _show(comparison: Comparison, *, json: bool) -> None:
     for cell in comparison.cells:
         emit_json(comparison.cell_json(cell))
     emit_json(comparison.to_json())
+
+
+def _say_why(comparison: Comparison) -> None:
+    """Errors of cells that nobody answered, each once, as every other verb tells them; the table has them in short."""
+    said = {}
+    for cell in comparison.cells:
+        if cell.error is not None and cell.exit_code == comparison.exit_code:
+            where, fix = cell.error.get("where"), cell.error.get("fix")
+            text = f"{cell.error['code']}: {f'{where}: ' if where else ''}{cell.error['message']}"
+            said[text] = text + (f"\n  fix: {fix}" if fix else "")
+    for text in said.values():
+        print(f"meshcast: {text}", file=sys.stderr)
 
 
 def _closing(comparison: Comparison, path: Path, *, interrupted: bool) -> str:

@@ -22,11 +22,19 @@ EXAMPLES = {
         "meshcast report step.mlir --on h200 -o report.html",
         "meshcast report llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 -o llama.html",
     ),
-    "show": ("meshcast show step.mlir", "meshcast show step.mlir --on h200 --kernels"),
+    "show": (
+        "meshcast show step.mlir",
+        "meshcast show step.mlir --on h200 --kernels",
+        "meshcast show linked/job --analysis",
+    ),
     "trace": ("meshcast trace step.mlir --on h200 --format perfetto -o step.pftrace",),
     "trace link": (
         "meshcast trace link --host et.json --device kineto.json -o linked",
         "meshcast trace link --host ets --device profiles -o linked --form json",
+    ),
+    "trace share": (
+        "meshcast trace share linked/job -o shared --coarsen 5%",
+        "meshcast trace share shared --against linked/job",
     ),
     "generate": (
         "meshcast generate --like llama3-70b --nodes 2000 --seed 7 -o out/like-llama",

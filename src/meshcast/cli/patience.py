@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from meshcast.base import listening
+from meshcast.base import Said, listening
 
 T = TypeVar("T")
 AFTER_S = 1.0
+BAR = 24  # characters
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
 @contextmanager
 def patience(what: str) -> Iterator[None]:
-    """Says what is under way, and how far, if it takes longer than a second; takes it back when done; terminals only."""
+    """Says what is under way if it takes longer than a second: how far it is, as a bar where that is counted, and since when.
+
+    It is taken back when the work is done, and said to terminals alone.
+    """
     if not sys.stderr.isatty():
         yield
         return
-    shown = threading.Event()
-    far = ""
+    started, done, shown = time.monotonic(), threading.Event(), threading.Event()
+    said: Said | None = None
 
     def show() -> None:
-        shown.set()
-        sys.stderr.write(f"\r\x1b[K{what}{far} ...")
+        sys.stderr.write(f"\r\x1b[K{progress_line(what, said, time.monotonic() - started)}")
         sys.stderr.flush()
 
-    def heard(text: str) -> None:
-        nonlocal far
-        far = f": {text}"
+    def tick() -> None:
+        """Once a second: a line that stands still looks like work that does."""
+        while not done.wait(AFTER_S):
+            shown.set()
+            show()
+
+    def heard(text: Said) -> None:
+        nonlocal said
+        said = text
         if shown.is_set():
             show()
 
-    timer = threading.Timer(AFTER_S, show)
-    timer.daemon = True
-    timer.start()
+    ticking = threading.Thread(target=tick, daemon=True)
+    ticking.start()
     try:
         with listening(heard):
             yield
     finally:
-        timer.cancel()
+        done.set()
+        ticking.join()
         if shown.is_set():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def progress_line(what: str, said: Said | None, seconds: float) -> str:
+    """One line of a terminal: what is under way, a bar where its share is known, in words how far it is, and since when."""
+    bar = ""
+    if said is not None and said.share is not None:
+        full = round(BAR * min(1.0, said.share))
+        bar = f" [{'=' * full}{' ' * (BAR - full)}] {said.share:.0%}"
+    line = f"{what}{bar}{f': {said}' if said else ''} ({seconds:.0f} s)"
+    width = shutil.get_terminal_size().columns - 1  # a longer one would wrap, and could not be taken back
+    return line if len(line) <= width else f"{line[: max(width - 3, 0)]}..."
 
 
 def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:

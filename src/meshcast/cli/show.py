@@ -39,6 +39,14 @@ def show_command(
             "--analysis", help="Of traces: where the recorded time goes on all ranks: idle, exposed, critical path."
         ),
     ] = False,
+    faster: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--faster",
+            metavar="WHAT=TIMES",
+            help="With --analysis: if a class of kernels, collective, host, pause or delay were so many times as fast (or inf).",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Rows to print.", min=1)] = 40,
     *,
     asked: FlagValues,
@@ -63,8 +71,8 @@ def show_command(
                 raise UsageError(
                     "of a trace its nodes are shown", where=target, fix="leave out --kernels and --partitioned"
                 )
-            _show_trace(job, limit=limit, analysis=analysis, json=json)
-        case _ if analysis:
+            _show_trace(job, limit=limit, analysis=analysis, faster=faster or [], json=json)
+        case _ if analysis or faster:
             raise UsageError("--analysis is of traces", where=target, fix="meshcast report tells it of a prediction")
         case PipelineJob() | ServingJob() if explain is not None:
             raise UsageError(
@@ -120,7 +128,7 @@ def _in_words(attended: dict[str, Any] | None) -> list[tuple[str, str]]:
     return [("attention", said)]
 
 
-def _show_trace(job: TraceJob, *, limit: int, analysis: bool, json: bool) -> None:
+def _show_trace(job: TraceJob, *, limit: int, analysis: bool, faster: list[str], json: bool) -> None:
     """A trace: the file that was named, or that of the first rank."""
     from meshcast.chakra import checked_trace, read_trace
     from meshcast.cli.app import emit_json
@@ -132,7 +140,7 @@ def _show_trace(job: TraceJob, *, limit: int, analysis: bool, json: bool) -> Non
         from meshcast.recorded import understanding_json, understanding_sections, understood
 
         with patience(f"replaying {path}"):
-            found = understood(job.files)
+            found = understood(job.files, _times_as_fast(faster))
         if json:
             emit_json({"schema": "meshcast.trace-analysis/1", "name": job.files.name, **understanding_json(found)})
         else:
@@ -145,6 +153,22 @@ def _show_trace(job: TraceJob, *, limit: int, analysis: bool, json: bool) -> Non
         emit_json(trace_json(trace))
     else:
         print_sections(trace_sections(trace, limit=limit))
+
+
+def _times_as_fast(texts: list[str]) -> dict[str, float]:
+    """What `--faster matmul=2` says."""
+    from meshcast.base import UsageError
+
+    found = {}
+    for text in texts:
+        name, _, times = text.rpartition("=")
+        try:
+            found[name] = float(times)
+        except ValueError:
+            found[name] = 0.0
+        if not name or not found[name] > 0:
+            raise UsageError(f"{text!r} is not WHAT=TIMES", where="--faster", fix="as in --faster matmul=2, delay=inf")
+    return found
 
 
 def _show_pipeline(job: PipelineJob, target: str, *, kernels: bool, limit: int, json: bool) -> None:

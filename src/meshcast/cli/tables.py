@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -97,6 +98,12 @@ def plan_command(
         str, typer.Option("--dense-stack", help="How the dense layers are run (meshcast stacks).")
     ] = "pytorch-eager",
     network: flags.Network = "alpha-beta",
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against", metavar="PLAN.json", help="A plan that somebody else made, e.g. torchrec's, timed as well."
+        ),
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Finds the fastest sharding of TABLES: its step, what bounds it, and the greedy plans beside it.
@@ -110,6 +117,7 @@ def plan_command(
     question = TablesQuestion(
         tables=tables, on=on, devices=devices, batch=batch, layers=_layers(model, tables[0].dim, len(tables)), wire=wire,
         pipelined=pipeline, stack=stack, network=network,
+        against=against,
     )  # fmt: skip
     with patience(f"sharing out {len(tables)} tables"):
         answer = plan_tables(question)
@@ -158,6 +166,12 @@ def _print_plan(answer: TablesAnswer) -> None:
     )
     instead = ", ".join(f"{name} {format_time(s) if s else 'does not fit'}" for name, s in answer.baselines.items())
     told.add_row("instead of", instead)
+    if answer.against is not None:
+        other = answer.against
+        told.add_row(
+            "against",
+            f"{format_time(other.step_s)}, {other.step_s / answer.step.step_s - 1:+.1%}, bound by {other.bound}",
+        )
     console.print(told)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("table")

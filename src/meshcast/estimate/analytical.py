@@ -19,6 +19,7 @@ class Analytical:
     name = "analytical"
     fidelity = "analytical"
     by_kernel = True
+    by_arithmetic = True
 
     @cached_property
     def _gpu(self) -> GpuAnalytical:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from meshcast.base import UnsupportedError, copier, made_quickly
+from meshcast.base import KeptBeside, UnsupportedError, copier, made_quickly
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
-from meshcast.estimate.known_answers import chain_answers, is_by_kernel
+from meshcast.estimate.known_answers import ChainAnswers, chain_answers, is_by_kernel
 from meshcast.estimate.plug_ins import asked_estimates, asked_support
 from meshcast.estimate.power import PowerDraw, PowerLaw, Values, ValueShares
+from meshcast.estimate.support import arithmetic_of
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
 from meshcast.workload import CodeShape
@@ -54,6 +56,10 @@ class KernelEstimate:
 
 
 _taking = copier(KernelEstimate, "time")
+_single = copier(
+    KernelEstimate, "estimator", "origin", "time", "low", "high", "compute_time", "memory_time", "core_time", "overhead",
+    "energy", "clocked", "dynamic_energy", "static_energy", "moves_data",
+)  # fmt: skip
 _clocked = copier(
     KernelEstimate, "time", "low", "high", "compute_time", "core_time", "overhead", "energy", "moves_data"
 )
@@ -67,6 +73,7 @@ class EstimatedKernels:
     warnings: tuple[str, ...] = ()
     gap: float = 0.0  # seconds between consecutive kernels of a stream
     law: PowerLaw | None = None
+    estimators: frozenset[str] = frozenset()  # names of those that answered; none where nobody says
 
     def __getitem__(self, kernel: Kernel) -> KernelEstimate:
         return self.by_key[kernel.cost_key]
@@ -100,7 +107,9 @@ class EstimatedKernels:
         law = self.law
         if law is None or share == 1.0:
             return self
-        return replace(self, by_key={key: _slowed(e, share, law) for key, e in self.by_key.items()})
+        return replace(
+            self, by_key=dict(zip(self.by_key, _slowed(tuple(self.by_key.values()), share, law), strict=True))
+        )
 
 
 def estimate_kernels(
@@ -121,8 +130,21 @@ def estimate_kernels(
     Raises:
         UnsupportedError: no estimator answers for a kernel.
     """
-    kernels = (kernel for kernel, _ in lowered.schedule.walk() if kernel.collective is None)
-    return estimate_each(kernels, device, estimators, first_named=first_named)
+    chain = tuple(estimators)
+    known = chain_answers(chain, device, first_named=first_named)
+    unique = _UNIQUE.of(lowered.schedule, None, lambda: _unique(lowered))
+    if not all(map(is_by_kernel, chain)):
+        return _estimated(unique, device, chain, known, first_named=first_named)
+    return known.programs.of(
+        lowered.schedule, None, lambda: _estimated(unique, device, chain, known, first_named=first_named)
+    )
+
+
+_UNIQUE: KeptBeside[dict[CostKey, Kernel]] = KeptBeside(64)  # of as many programs as plans are kept of
+
+
+def _unique(lowered: LoweredProgram) -> dict[CostKey, Kernel]:
+    return {kernel.cost_key: kernel for kernel, _ in lowered.schedule.walk() if kernel.collective is None}
 
 
 def estimate_each(
@@ -134,14 +156,21 @@ def estimate_each(
     Estimators that answer for each kernel by itself (`by_kernel`) are asked once for a kernel on a device: other programs
     that have the same one get the same answer.
     """
-    unique = {kernel.cost_key: kernel for kernel in kernels}
     known = chain_answers(tuple(estimators), device, first_named=first_named)
+    unique = {kernel.cost_key: kernel for kernel in kernels}
+    return _estimated(unique, device, estimators, known, first_named=first_named)
+
+
+def _estimated(
+    unique: Mapping[CostKey, Kernel], device: Device, estimators: Sequence[Estimator], known: ChainAnswers, *,
+    first_named: bool,
+) -> EstimatedKernels:  # fmt: skip
     batches: dict[int, list[Kernel]] = {}
     warnings: dict[str, None] = {}
     for key, kernel in unique.items():
         place = known.places.get(key)
         if place is None:
-            place = known.places[key] = _choose(kernel, device, estimators, first_named)
+            place = known.places[key] = _place(kernel, device, estimators, known, first_named=first_named)
         batches.setdefault(place[0], []).append(kernel)
         if place[1]:
             warnings[place[1]] = None
@@ -150,18 +179,19 @@ def estimate_each(
     for position, batch in batches.items():
         estimator = estimators[position]
         kept = known.estimates.setdefault(position, {}) if is_by_kernel(estimator) else {}
-        asked = [kernel for kernel in batch if kernel.cost_key not in kept]
-        if asked:
-            estimates = asked_estimates(estimator, asked, device)
-            _check(estimates, len(asked), estimator.name)
+        new = [kernel for kernel in batch if kernel.cost_key not in kept]
+        if new:
+            estimates = asked_estimates(estimator, new, device)
+            _check(estimates, len(new), estimator.name)
             known.rules[position] = estimates.gap, estimates.draw.law if estimates.draw is not None else None
-            for kernel, answer in zip(asked, _singles(estimates, estimator.name), strict=True):
+            for kernel, answer in zip(new, _singles(estimates, estimator.name), strict=True):
                 kept[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code)
         gap = max(gap, known.rules[position][0])
         law = law or known.rules[position][1]
         for kernel in batch:
             answers[kernel.cost_key] = kept[kernel.cost_key]
-    return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law)
+    asked = frozenset(estimators[position].name for position in batches)
+    return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law, estimators=asked)
 
 
 def _shaped(found: KernelEstimate, code: CodeShape) -> KernelEstimate:
@@ -174,6 +204,19 @@ def _shaped(found: KernelEstimate, code: CodeShape) -> KernelEstimate:
         high=found.high + longer,
         memory_time=found.memory_time / code.share,
     )
+
+
+def _place(
+    kernel: Kernel, device: Device, estimators: Sequence[Estimator], known: ChainAnswers, *, first_named: bool
+) -> tuple[int, str]:
+    """`_choose`, asked once for all kernels of a kind and type where no estimator looks at more than that."""
+    if not known.by_arithmetic:
+        return _choose(kernel, device, estimators, first_named)
+    arithmetic = arithmetic_of(kernel)
+    found = known.of_arithmetic.get(arithmetic)
+    if found is None:
+        found = known.of_arithmetic[arithmetic] = _choose(kernel, device, estimators, first_named)
+    return found
 
 
 def _choose(kernel: Kernel, device: Device, estimators: Sequence[Estimator], first_named: bool) -> tuple[int, str]:
@@ -234,29 +277,41 @@ def _with_shares(found: KernelEstimate, shares: ValueShares, law: PowerLaw) -> K
     )
 
 
-def _slowed(estimate: KernelEstimate, share: float, law: PowerLaw) -> KernelEstimate:
-    slower = law.slowdown(estimate.clocked, share)
-    time = estimate.time * slower
-    cores = min(time, max(estimate.compute_time, estimate.core_time) / share)
-    computing = min(time, estimate.compute_time / share)
-    return _clocked(
-        estimate,
+def _slowed(found: Sequence[KernelEstimate], share: float, law: PowerLaw) -> Iterator[KernelEstimate]:
+    """Estimates at a share of the full clock."""
+    column = functools.partial(np.fromiter, dtype=np.float64, count=len(found))
+    full: Array = column(e.time for e in found)
+    computed: Array = column(e.compute_time for e in found)
+    memory: Array = column(e.memory_time for e in found)
+    slower = law.slowdown(column(e.clocked for e in found), share)
+    time = full * slower
+    cores = np.minimum(time, np.maximum(computed, column(e.core_time for e in found)) / share)
+    computing = np.minimum(time, computed / share)
+    overhead = column(e.overhead for e in found) * slower
+    columns = (
         time,
-        estimate.low * slower,
-        estimate.high * slower,
+        column(e.low for e in found) * slower,
+        column(e.high for e in found) * slower,
         computing,
         cores,
-        min(estimate.overhead * slower, max(0.0, time - max(cores, estimate.memory_time))),
-        law.joules(estimate.dynamic_energy, estimate.static_energy, time, share),
-        limiting(computing, estimate.memory_time, 0.0, cores) == "memory",
+        np.minimum(overhead, np.maximum(0.0, time - np.maximum(cores, memory))),
+        law.joules(column(e.dynamic_energy for e in found), column(e.static_energy for e in found), time, share),
+        _move_data(computing, memory, cores),
     )
+    return map(_clocked, found, *(each.tolist() for each in columns))
+
+
+def _move_data(compute: Array, memory: Array, cores: Array) -> npt.NDArray[np.bool_]:
+    """Which kernels move data rather than compute, as `limiting` says of one."""
+    moves: npt.NDArray[np.bool_] = compute < np.maximum(memory, np.where(cores > compute, cores, 0.0))
+    return moves
 
 
 def _singles(estimates: Estimates, estimator: str) -> list[KernelEstimate]:
     """The answer for each kernel of a batch."""
     draw = estimates.draw
     none = np.zeros(len(estimates.origin))
-    columns: tuple[Array, ...] = (
+    columns: tuple[npt.NDArray[np.generic], ...] = (
         estimates.time,
         estimates.low,
         estimates.high,
@@ -268,24 +323,7 @@ def _singles(estimates: Estimates, estimator: str) -> list[KernelEstimate]:
         draw.clocked if draw is not None else none,
         draw.dynamic if draw is not None else none,
         draw.static if draw is not None else estimates.energy,
+        _move_data(estimates.compute_time, estimates.memory_time, estimates.cores),
     )
-    return [
-        KernelEstimate(
-            time=time,
-            low=low,
-            high=high,
-            compute_time=compute,
-            memory_time=memory,
-            core_time=cores,
-            overhead=overhead,
-            energy=energy,
-            origin=origin,
-            estimator=estimator,
-            clocked=clocked,
-            dynamic_energy=dynamic,
-            static_energy=static,
-        )
-        for origin, time, low, high, compute, memory, cores, overhead, energy, clocked, dynamic, static in zip(
-            estimates.origin, *(column.tolist() for column in columns), strict=True
-        )
-    ]
+    listed = (column.tolist() for column in columns)
+    return [_single(None, estimator, *values) for values in zip(estimates.origin, *listed, strict=True)]

@@ -123,7 +123,8 @@ class Estimator(Protocol):
     cap is applied to the whole program (`estimate.power`). A model that can say why also has
     `explain(kernel, device) -> Explanation`, of the time that `estimate` gives. Answers of built-ins that have
     `by_kernel = True` do not depend on the kernels that are asked about together: they are kept for other programs
-    (`estimate.known_answers`).
+    (`estimate.known_answers`). Built-ins with `by_arithmetic = True` look at no more of a kernel than
+    `estimate.support.arithmetic_of` has when they are asked whether they support it.
     """
 
     name: str

@@ -11,17 +11,21 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from meshcast.base import KeptBeside
 from meshcast.estimate.estimator import Estimator
 from meshcast.estimate.plug_ins import is_plug_in
 from meshcast.estimate.power import PowerLaw
+from meshcast.estimate.support import Arithmetic
 from meshcast.hardware import Device
 from meshcast.lower import CostKey
 
 if TYPE_CHECKING:
-    from meshcast.estimate.chain import KernelEstimate
+    from meshcast.estimate.chain import EstimatedKernels, KernelEstimate
 
-KEPT_DEVICES = 16
+KEPT_DEVICES = 256  # a sweep over a grid comes back to each of them
 KEPT_KERNELS = 50_000  # of a device
+KEPT_ANSWERS = 200_000  # of all devices but the last
+KEPT_PROGRAMS = 16  # of a device: a pipeline has nine
 
 
 @dataclass(slots=True)
@@ -32,11 +36,17 @@ class ChainAnswers:
         places: Who answers for a kernel, as its place in the chain, and what is to be said about that.
         estimates: Answers by the estimator's place, then by kernel.
         rules: Seconds between kernels, and how power follows the clock, by the estimator's place.
+        programs: Answers for all kernels of a program, by its schedule.
+        by_arithmetic: Whether who answers is the same for all kernels of one kind and type.
+        of_arithmetic: Then `places` by these.
     """
 
     places: dict[CostKey, tuple[int, str]] = field(default_factory=dict)
     estimates: dict[int, dict[CostKey, KernelEstimate]] = field(default_factory=dict)
     rules: dict[int, tuple[float, PowerLaw | None]] = field(default_factory=dict)
+    by_arithmetic: bool = False
+    of_arithmetic: dict[Arithmetic, tuple[int, str]] = field(default_factory=dict)
+    programs: KeptBeside[EstimatedKernels] = field(default_factory=lambda: KeptBeside(KEPT_PROGRAMS))
 
 
 _KNOWN: OrderedDict[tuple[tuple[Estimator, ...], Device, bool], ChainAnswers] = OrderedDict()
@@ -54,9 +64,11 @@ def chain_answers(estimators: tuple[Estimator, ...], device: Device, *, first_na
     key = estimators, device, first_named
     found = _KNOWN.pop(key, None)
     if found is None or len(found.places) > KEPT_KERNELS:
-        found = ChainAnswers()
+        found = ChainAnswers(by_arithmetic=all(getattr(each, "by_arithmetic", False) for each in estimators))
     _KNOWN[key] = found
-    while len(_KNOWN) > KEPT_DEVICES:
+    while len(_KNOWN) > KEPT_DEVICES or (
+        len(_KNOWN) > 1 and sum([len(each.places) for each in _KNOWN.values()]) > KEPT_ANSWERS
+    ):
         _KNOWN.popitem(last=False)
     return found
 

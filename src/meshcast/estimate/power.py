@@ -128,8 +128,9 @@ def settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks
     window = law.burst_window if burst else 0.0
 
     def fits(share: float) -> bool:
-        seconds = float(counts @ draw.times(share)) + rest
-        return float(counts @ draw.joules(share)) <= limit * max(seconds, window)
+        times = draw.times(share)
+        seconds = float(counts @ times) + rest
+        return float(counts @ law.joules(draw.dynamic, draw.static, times, share)) <= limit * max(seconds, window)
 
     if fits(1.0):
         return 1.0

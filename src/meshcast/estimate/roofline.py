@@ -43,7 +43,8 @@ def light_bounds(kernels: Sequence[Kernel], device: Device) -> tuple[Array, Arra
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
     matrix_flops: Array = column(k.matrix_flops for k in kernels)
     peaks: Array = column(matrix_rate(k, device).flops if k.matrix_flops else 1.0 for k in kernels)
-    vector_peaks: Array = column(vector_rate(k.dtype, device) if k.vector_flops else 1.0 for k in kernels)
+    rates = {dtype: vector_rate(dtype, device) for dtype in {k.dtype for k in kernels if k.vector_flops}}
+    vector_peaks: Array = column(rates[k.dtype] if k.vector_flops else 1.0 for k in kernels)
     vector_flops: Array = column(k.vector_flops for k in kernels)
     transcendentals: Array = column(k.transcendentals for k in kernels)
     moved: Array = column(k.read_bytes + k.written_bytes for k in kernels)
@@ -62,6 +63,7 @@ class Roofline:
     name = "roofline"
     fidelity = "roofline"
     by_kernel = True
+    by_arithmetic = True
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Everything but collectives; types an engine lacks are answered by a wider one."""

@@ -7,8 +7,24 @@ from meshcast.estimate.estimator import Support
 from meshcast.estimate.rates import matrix_rate, vector_rate
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
+from meshcast.workload import Attention, Convolution, Gemm
 
 _YES = Support(level="yes")
+# What `arithmetic_support` looks at of a kernel.
+Arithmetic = tuple[KernelKind, str, str | None, bool, bool, bool]
+
+
+def arithmetic_of(kernel: Kernel) -> Arithmetic:
+    """All of a kernel that decides whether engines can do its arithmetic: its kind and types, and whether it is guessed."""
+    shape = kernel.geometry
+    precise = (
+        shape.precision
+        if isinstance(shape, Gemm | Convolution)
+        else "attention"
+        if isinstance(shape, Attention)
+        else None
+    )
+    return kernel.kind, kernel.dtype, precise, bool(kernel.matrix_flops), bool(kernel.vector_flops), kernel.guessed
 
 
 def arithmetic_support(kernel: Kernel, device: Device) -> Support:

@@ -1,5 +1,5 @@
 from meshcast.evidence.calibrate.device_file import write_device_file as write_device_file
-from meshcast.evidence.calibrate.op_table import TableKernels as TableKernels
+from meshcast.evidence.calibrate.op_table import CollectedTable as CollectedTable
 from meshcast.evidence.calibrate.op_table import kernels_of_table as kernels_of_table
 from meshcast.evidence.calibrate.relower import Relowered as Relowered
 from meshcast.evidence.calibrate.relower import relower_file as relower_file

@@ -102,9 +102,9 @@ def explore(
         try:
             chooser.run(record)
         except KeyboardInterrupt:
-            return replace(result, found=_in_order(keeper.found), interrupted=True)
+            return replace(result, found=_in_order(keeper.found), failed=keeper.failed, interrupted=True)
         left_out = tuple(chooser.left_out) if isinstance(chooser, BestFirst) else ()
-        result = replace(result, found=_in_order(keeper.found), left_out=left_out)
+        result = replace(result, found=_in_order(keeper.found), failed=keeper.failed, left_out=left_out)
         return _with_more(result, dict(then or {}), running, sensitivity=sensitivity)
     finally:
         if isinstance(engine, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -107,7 +107,32 @@ def options_of(asked: Mapping[str, Any]) -> Options:
     Raises:
         MeshcastError: There are none such.
     """
+    on = asked.get("on")
+    key = tuple((name, _hashed(value)) for name, value in asked.items() if name != "on")
+    if not isinstance(on, str) or None in [value for _, value in key]:
+        return _options(asked)
+    found = _OPTIONS.get(key)
+    if found is None:
+        if len(_OPTIONS) >= MOST_OPTIONS:
+            _OPTIONS.clear()
+        found = _OPTIONS[key] = _options(asked)
+    return found if found.on == on else found.having(on=on)
+
+
+_OPTIONS: dict[Hashable, Options] = {}  # of points that differ in their hardware alone, or come again
+MOST_OPTIONS = 512
+
+
+def _options(asked: Mapping[str, Any]) -> Options:
     return chosen_options(None, {**asked, "levers": False}, where="explore").of_many
+
+
+def _hashed(value: Any) -> Hashable | None:
+    """A value of a point in a form that only equal ones of its type have; None where it is no text, number or table of these."""
+    if isinstance(value, Mapping):
+        parts = [(name, _hashed(inner)) for name, inner in value.items()]
+        return None if None in [part for _, part in parts] else tuple(parts)
+    return (type(value), value) if isinstance(value, str | int | float | bool | None) else None
 
 
 def cluster_of(options: Options) -> Cluster:

@@ -50,6 +50,7 @@ class Exploration:
         per: Axes whose values have best points of their own.
         accounts: What whole runs are counted with.
         left_out: Plans that were not predicted, with the last bound of each.
+        failed: Points that went wrong, of all that were predicted; of many points `found` has some alone.
         interrupted: Whether it was ended before its end.
         again: The best points looked at again with other options, in the same order.
         then: These options.
@@ -63,6 +64,7 @@ class Exploration:
     per: tuple[str, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
     left_out: tuple[tuple[Plan, PlanBound], ...] = field(default=(), repr=False)
+    failed: int = 0
     interrupted: bool = False
     again: tuple[Found, ...] = ()
     then: dict[str, Any] = field(default_factory=dict)
@@ -133,7 +135,7 @@ class Exploration:
             "objectives": [each.name for each in self.objectives],
             "best": [self.row(each) for each in self.best],
             "pareto": [self.row(each) for each in self.pareto],
-            "failed": sum(each.outcome.status == "failed" for each in self.found),
+            "failed": self.failed,
             "interrupted": self.interrupted,
             **({"again": [self.row(each) for each in self.again], "then": self.then} if self.then else {}),
             **({"swaps": [[a.point.number, b.point.number] for a, b in self.swaps]} if self.then else {}),

@@ -17,14 +17,18 @@ class Keeper:
     def __init__(self, objectives: Sequence[Objective], *, top: int, per: Sequence[str] = (), most: int = MOST) -> None:
         self._objectives, self._top, self._per, self._most = objectives, top, per, most
         self.found: list[Found] = []
-        self.failed = 0
+        self.failed = 0  # of all that came, those that are forgotten among them
+        self._limit = most
 
     def take(self, found: Found) -> None:
         """Notes a point; where there are too many, forgets those that are neither best nor on the front."""
         self.failed += found.outcome.status == "failed"
         self.found.append(found)
-        if len(self.found) > self._most:
+        if len(self.found) > self._limit:
             self.found = self._needed()
+            self._limit = max(
+                self._most, 2 * len(self.found)
+            )  # a front may be long: it is not looked for at every point
 
     def _needed(self) -> list[Found]:
         kept: dict[int, Found] = {}

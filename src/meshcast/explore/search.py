@@ -152,7 +152,12 @@ class BestFirst:
             self._work(works, heap, record)
             for candidate in waiting:
                 self._push(heap, candidate)
-            tell(f"{self.tally.evaluated} predicted, {len(heap)} of {self.tally.space} points left")
+            space = self.tally.space
+            tell(
+                f"{self.tally.evaluated} predicted, {len(heap)} of {space} points left",
+                done=space - len(heap),
+                total=space,
+            )
 
     def _walk(self) -> Iterator[tuple[int, Bounder, Plan]]:
         """Every point of the space, in its order."""
@@ -265,7 +270,9 @@ class BestFirst:
         for number, answer in self.engine.answers([work for _, work in works]):
             found[number] = answer
             left = len(works) - len(found)
-            tell(f"{self.tally.evaluated} predicted, {left} under way, {len(heap)} of {self.tally.space} points left")
+            space, behind = self.tally.space, self.tally.space - len(heap) - left
+            said = f"{self.tally.evaluated} predicted, {left} under way, {len(heap)} of {space} points left"
+            tell(said, done=max(behind, 0), total=space)
         for number, (candidate, work) in enumerate(works):
             answer = found[number]
             if work.kind == "layers":

@@ -7,11 +7,12 @@ import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from meshcast.base import UsageError
 from meshcast.programs import setting_value
-from meshcast.zoo import FAMILIES, Builder, model_named, num_parameters
+from meshcast.zoo import FAMILIES, Builder, hint, model_named, num_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +80,12 @@ def builder_of(target: str) -> Builder:
     """
     builder = model_named(target)
     if builder is None:
+        named = not Path(target).suffix[1:].isalpha() and not {"/", ":"} & set(target)  # and no file or function
+        meant = hint(target) if named else "known"
         raise UsageError(
             f"plans are for models of the zoo and Hugging Face configurations, not for {target}",
             where=target,
-            fix="name a model (meshcast models) or a config.json",
+            fix="name a model (meshcast models) or a config.json" if meant.startswith("known") else meant,
         )
     return builder
 

@@ -135,8 +135,8 @@ def _counted(exploration: Exploration) -> str:
         f"{tally.infeasible:,} cannot run",
         f"{tally.bounded:,} cannot be better by a bound",
     ]
-    if failed := sum(each.outcome.status == "failed" for each in exploration.found):
-        said.append(f"{failed:,} failed")
+    if exploration.failed:
+        said.append(f"{exploration.failed:,} failed")
     if exploration.interrupted:
         said.append("interrupted")
     return ", ".join(said)

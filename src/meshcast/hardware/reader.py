@@ -78,9 +78,9 @@ class Reader:
                 self._problem(key, f"missing key {_dotted(key)!r}")
             return least if default is None else default
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            self._problem(
-                key, f"{_dotted(key)}: expected a whole number of at least {least}{_up_to(most)}, got {value!r}"
-            )
+            large = isinstance(value, int) and value > most
+            limit = f", up to {most:,}" if large and most == MOST else _up_to(most)
+            self._problem(key, f"{_dotted(key)}: expected a whole number of at least {least}{limit}, got {value!r}")
             return least
         return value
 
@@ -202,28 +202,39 @@ class Reader:
         """Adds a problem that the loader found at `key`."""
         self._problem(key, message)
 
-    def finish(self) -> None:
-        """Raises InputError for all problems and for keys that nobody asked for; the first one gives the place."""
-        known = {_dotted(key, indices=False) for key in self._asked}
-        unknown = [
-            (self._document.place(key), f"unknown key {_dotted(key)!r}, {nearest(_dotted(key, indices=False), known)}")
-            for key in self._unknown(self._document.data, ())
-        ]
+    def finish(self, *, fix: str | None = None) -> None:
+        """Raises InputError for all problems and for keys that nobody asked for; the first one gives the place.
+
+        Args:
+            fix: What helps with any of them.
+        """
+        around = {key[:depth] for key in self._asked for depth in range(1, len(key))}
+        strange = list(self._unknown(self._document.data, (), around))
+        known = {_dotted(key, indices=False) for key in self._asked} if strange else set()
+        unknown = [(self._document.place(key), self._why_unknown(key, known)) for key in strange]
         # Unknown keys first: a misspelt key is also a missing one, and the spelling is the cause.
         problems = list(dict.fromkeys(unknown + self._problems))
         if not problems:
             return
         (where, message), *others = problems
-        raise InputError(message + "".join(f"\n  also {place}: {text}" for place, text in others), where=where)
+        raise InputError(message + "".join(f"\n  also {place}: {text}" for place, text in others), where=where, fix=fix)
 
-    def _unknown(self, data: Any, prefix: Key) -> Iterator[Key]:
+    def _why_unknown(self, key: Key, known: Iterable[str]) -> str:
+        *table, last = key
+        if isinstance(last, int) and any(asked[: len(table)] == tuple(table) for asked in self._asked):
+            name = _dotted(tuple(table))
+            return f"{name}: expected one table, got a list of them: write [{name}], not [[{name}]]"
+        return f"unknown key {_dotted(key)!r}, {nearest(_dotted(key, indices=False), known)}"
+
+    def _unknown(self, data: Any, prefix: Key, around: set[Key]) -> Iterator[Key]:
+        """Keys below a prefix that nobody asked for; `around` are the tables of those that somebody did."""
         items = data.items() if isinstance(data, dict) else enumerate(data)
         for part, value in items:
             key = (*prefix, part)
             if key in self._asked:
                 continue
-            if isinstance(value, dict | list) and any(asked[: len(key)] == key for asked in self._asked):
-                yield from self._unknown(value, key)
+            if isinstance(value, dict | list) and key in around:
+                yield from self._unknown(value, key, around)
             else:
                 yield key
 

@@ -78,6 +78,8 @@ from meshcast.jobs.stated.target import RunTarget as RunTarget
 from meshcast.jobs.stated.target import run_target as run_target
 from meshcast.jobs.stated.target import unknown_target as unknown_target
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
+from meshcast.jobs.traced.files import find_traces as find_traces
+from meshcast.jobs.traced.groups import read_groups as read_groups
 from meshcast.jobs.traced.job import TraceJob as TraceJob
 from meshcast.jobs.traced.job import TraceSource as TraceSource
 from meshcast.jobs.traced.ranks import TracedRanks as TracedRanks

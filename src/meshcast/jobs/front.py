@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 from meshcast.base import collected_later, names_taken, room_for_nesting
@@ -40,8 +41,10 @@ def predict(target: Target | Pipeline, options: Options | None = None, **overrid
 def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Prediction, Job]:
     """How a target will run, as `predict` tells it, and the job behind it, which holds all that was worked out for that."""
     started = time.perf_counter()
-    with collected_later(), names_taken(), room_for_nesting():
+    with collected_later(), names_taken(), room_for_nesting(), ExitStack() as around:
         told = job_source(target)
+        if isinstance(told, StatedSource):
+            around.enter_context(told.blamed(chosen))
         source, chosen = as_asked(told, chosen)
         job = resolve_job(source, chosen)
         question = answered(job)

@@ -56,9 +56,12 @@ def resolve_job(target: Target | Pipeline | JobSource, options: Options, *, clus
         InfeasibleError: The plan does not divide the model, the batch or the devices.
     """
     given = with_stack(given_options(options))
-    source, given = as_asked(target if isinstance(target, JobSource) else job_source(target), given)
-    # A cluster that somebody has looked up is that of the options, which go before a file's where they name one.
-    cluster = cluster if given.on == options.on else None
+    source = target if isinstance(target, JobSource) else job_source(target)
+    if isinstance(source, StatedSource):
+        with source.blamed(given):
+            model, asked = as_asked(source, given)
+            # A cluster that somebody has looked up is that of the options, which go before a file's where they name one.
+            return resolve_job(model, asked, cluster=cluster if asked.on == options.on else None)
     if isinstance(source, TraceSource):
         return TraceJob(source=source, given=given, known=cluster)
     if given.run.durations != "auto":

@@ -72,7 +72,7 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
     own_profile = estimate.profile is not None and prediction.fidelity == "profiled"
     how: HowChecked = "measured" if own_profile else device.checked.how
     if prediction.devices > 1:
-        low, high = widenings()[how if device.checked.clusters else "data-sheet"]["many"]
+        low, high = _of_many(how, device)
         high *= grown(prediction.devices)
     else:
         low, high = widenings()[how]["one"]
@@ -80,7 +80,9 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
         low = 1.0
     timed = prediction.timed
     if timed is not None:
-        timed = replace(timed, interval_s=(timed.interval_s[0] / low, timed.interval_s[1] * high))
+        # Factors below 1 narrow what kernels' ends add up to, and never beyond the step itself.
+        ends = min(timed.step_time_s, timed.interval_s[0] / low), max(timed.step_time_s, timed.interval_s[1] * high)
+        timed = replace(timed, interval_s=ends)
     return replace(
         prediction,
         trust=Trust(
@@ -93,6 +95,16 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
         timed=timed,
         warnings=(*prediction.warnings, *_assumed(prediction, cluster)),
     )
+
+
+def _of_many(how: HowChecked, device: Device) -> Factors:
+    """The factors of many devices: of their class where runs of such clusters are published, of TPUs their own."""
+    if not device.checked.clusters:
+        return widenings()["data-sheet"]["many"]
+    if device.kind == "tpu":
+        low, high = _file()["tpu"]["many"]
+        return float(low), float(high)
+    return widenings()[how]["many"]
 
 
 @functools.cache

@@ -38,6 +38,7 @@ from meshcast.lower.ragged_products import RaggedProducts as RaggedProducts
 from meshcast.lower.scheduled import lower_hlo as lower_hlo
 from meshcast.lower.separate_layers import Layers as Layers
 from meshcast.lower.splits import SPLIT_TILE as SPLIT_TILE
+from meshcast.lower.splits import padded_bytes as padded_bytes
 from meshcast.lower.splits import partial_bytes as partial_bytes
 from meshcast.lower.splits import split_parts as split_parts
 from meshcast.lower.splits import summing_launches as summing_launches

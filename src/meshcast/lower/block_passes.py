@@ -20,6 +20,7 @@ from meshcast.lower.fusion_rules import Rules
 from meshcast.lower.inner_constants import with_inner_constants
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
+from meshcast.lower.list_order import with_less_memory
 from meshcast.lower.liveness import stepped_slices
 from meshcast.lower.multi_output import merge_outputs
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
@@ -325,3 +326,9 @@ def order_launches(draft: BlockDraft) -> None:
     """`order_for_memory`."""
     held = frozenset(draft.block.inputs).union(draft.outputs)
     draft.steps = order_for_memory(draft.steps, draft.values.tensors, held)
+
+
+def list_launches(draft: BlockDraft) -> None:
+    """`with_less_memory`."""
+    held = frozenset(draft.block.inputs).union(draft.outputs)
+    draft.steps = with_less_memory(draft.steps, draft.values.tensors, held)

@@ -9,6 +9,7 @@ from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.kernel import LoweredProgram, Schedule
+from meshcast.lower.local_scales import with_local_scales
 from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.overlap_choices import Overlap
 from meshcast.lower.prefetch import with_prefetching
@@ -35,7 +36,14 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
     }
     # A pass of a microbatch has no optimizer.
     is_pass = all(argument.role is not Role.OPTIMIZER_STATE for argument in workload.arguments)
+    mesh = workload.mesh
+    splitting = mesh.group(["tensor"]) if overlap.replica_scales and "tensor" in mesh.sizes else None
     rewrites: tuple[tuple[bool, Callable[[Schedule], Schedule], str], ...] = (
+        (
+            overlap.local_scales or overlap.replica_scales,
+            lambda before: with_local_scales(before, values.tensors, lambda group: group == splitting),
+            "local scales change nothing: no number is reduced that only scales what stays where it is",
+        ),
         (
             overlap.async_tp,
             lambda before: with_partial_products(before, values, weights),

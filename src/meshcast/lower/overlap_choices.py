@@ -32,6 +32,8 @@ class Overlap:
         offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
         fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
         cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
+        local_scales: Whether narrow tensors are scaled by what a device holds of them.
+        replica_scales: The same, but devices that split a layer's products agree on a scale.
         paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
             experts hidden by either (`jobs.pipeline.paired`, not a rewrite).
     """
@@ -44,6 +46,8 @@ class Overlap:
     offload: bool = False
     fsdp2: bool = False
     cached_weights: bool = False
+    local_scales: bool = False
+    replica_scales: bool = False
     paired_passes: bool = False
 
     @property
@@ -128,6 +132,11 @@ OVERLAP_CHOICES = (
     OverlapChoice(name="offload", field="offload", read=_flag, help="what layers save waits in the host's memory"),
     OverlapChoice(name="fsdp2", field="fsdp2", read=_flag, help="weights and gradients copied through buffers, as PyTorch does"),
     OverlapChoice(name="cached-weights", field="cached_weights", read=_flag, help="fp8 weights rounded once a step"),
+    OverlapChoice(name="local-scales", field="local_scales", read=_flag, help="fp8 scales by each device's own values"),
+    OverlapChoice(
+        name="replica-scales", field="replica_scales", read=_flag,
+        help="the same, but one among devices that split a layer",
+    ),
     OverlapChoice(
         name="paired-passes", field="paired_passes", read=_flag,
         help="exchanges of experts behind another microbatch's pass",

@@ -123,6 +123,11 @@ _MEMSETS = _Block(
     "memsets", "large library calls clear a counter first; before the order is chosen", block.clear_counters
 )
 _ORDERED = _Block("launch order", "by memory; last, on the kernels that are left", block.order_launches)
+_LISTED = _Block(
+    "list order",
+    "by XLA's list scheduler, where that takes less memory; on the other order, which it is compared with",
+    block.list_launches,
+)
 _LIBRARIES = "whose kernels run attention, and whether rows of products are padded; once no kernel is merged any more"
 _ORDERS = _Program(
     "both orders",
@@ -208,6 +213,7 @@ XLA_GPU = PassTable(
             block.merge_several_outputs,
         ),
         _ORDERED,
+        _LISTED,
     ),
     program=(
         _Program(

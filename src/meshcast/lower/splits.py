@@ -19,6 +19,7 @@ from meshcast.workload import Gemm, element_bytes
 
 SPLIT_TILE = 128
 PARTS = tuple(1 << power for power in range(12))
+LOADED_BYTES = 16  # that a part of K is a multiple of
 ACCUMULATED_BYTES = 4  # f32 and i32; f64 has its own
 
 
@@ -37,6 +38,18 @@ _WEIGHTS = {
 }
 _OLDER = SplitWeights(memory=0.0666955, summed=467.815, launch=5.65307e7)
 _FLOP = 100.0
+
+
+def padded_bytes(shape: Gemm, parts: int) -> int:
+    """Bytes of the operands' copies where K has no equal parts of whole loads, to a multiple of which the rewriter pads it."""
+    if parts == 1:
+        return 0
+    width = element_bytes(shape.lhs_dtype)
+    part = math.ceil(math.ceil(shape.k / parts) * width / LOADED_BYTES) * LOADED_BYTES / width
+    if part * parts == shape.k:
+        return 0
+    rows = shape.m * width + shape.n * element_bytes(shape.rhs_dtype)
+    return int(shape.batch * part * parts * rows)
 
 
 def partial_bytes(shape: Gemm, parts: int) -> int:

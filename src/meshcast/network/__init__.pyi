@@ -32,6 +32,7 @@ from meshcast.network.models import NETWORK_MODELS as NETWORK_MODELS
 from meshcast.network.models import Flow as Flow
 from meshcast.network.models import NetworkModel as NetworkModel
 from meshcast.network.models import network_model as network_model
+from meshcast.network.models import network_read as network_read
 from meshcast.network.plan import CollectivePlan as CollectivePlan
 from meshcast.network.plan import Stage as Stage
 from meshcast.network.setting import Setting as Setting

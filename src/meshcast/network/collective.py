@@ -8,9 +8,8 @@ does with its own tuning model; the families that a library never considers are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from meshcast.base import UnsupportedError, UsageError, format_time
+from meshcast.base import UnsupportedError, UsageError, copier, format_time
 from meshcast.hardware import Cluster, Library
 from meshcast.network.algorithms import FAMILIES, AlgorithmFamily
 from meshcast.network.plan import CollectivePlan
@@ -59,8 +58,11 @@ def plan_collective(
             raise _not_among("algorithm", algorithm, sorted({family.name for family, _ in wanted}), collective)
     timed = [(plan, plan.seconds) for plan in chosen_from]  # added up once
     chosen, _ = min(timed, key=lambda each: each[1])
-    others = sorted(((_name(plan), seconds) for plan, seconds in timed if plan is not chosen), key=lambda o: o[1])
-    return replace(chosen, others=tuple(others), why=_why(chosen, others, library, algorithm, protocol))
+    others = sorted([(_name(plan), seconds) for plan, seconds in timed if plan is not chosen], key=lambda o: o[1])
+    return _chosen(chosen, tuple(others), _why(others, library, algorithm, protocol))
+
+
+_chosen = copier(CollectivePlan, "others", "why")
 
 
 def _problem(collective: Collective, spread: tuple[LevelSpread, ...], protocol: str = "") -> Problem:
@@ -96,7 +98,6 @@ def _name(plan: CollectivePlan) -> str:
 
 
 def _why(
-    chosen: CollectivePlan,
     others: list[tuple[str, float]],
     library: Library,
     algorithm: str | None,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
 
-from meshcast.base import UnsupportedError, UsageError
+from meshcast.base import Group, UnsupportedError, UsageError
 from meshcast.hardware import HEALTHY, NetworkLevel, degraded
 from meshcast.network.astra.config import AstraBackend
 from meshcast.network.astra.model import Source, astra_plan
@@ -23,7 +23,7 @@ from meshcast.network.fabric import fabric_of, read_fabric
 from meshcast.network.flow import FlowResult, FlowTraffic, Job, SharedFabric
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.setting import Setting, WholeJob
-from meshcast.network.spread import Ints, spread_of_devices, spread_over_levels
+from meshcast.network.spread import Ints, LevelSpread, spread_of_devices, spread_over_levels
 from meshcast.workload import Collective
 
 FULL_SPEED = 1 - 1e-9  # beyond it a share is 1 but for rounding, which should not decide how a step is put in order
@@ -69,7 +69,7 @@ class AlphaBeta:
         known = (
             known_plans(setting.cluster.levels, setting.algorithm, setting.protocol) if self._plain else KnownPlans()
         )
-        self._plans, self._alike = known.of_collectives, known.of_alike
+        self._plans, self._alike, self._spreads = known.of_collectives, known.of_alike, known.of_groups
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """The library's plan on the links as they are."""
@@ -102,7 +102,9 @@ class AlphaBeta:
             rows = setting.rows(collective)
             cluster = replace(cluster, levels=tuple(_as_it_is(level, rows, setting) for level in cluster.levels))
             return chosen(collective, cluster, spread=spread_of_devices(rows, cluster))
-        spread = spread_over_levels(collective.group, cluster)
+        spread = self._spreads.get(collective.group)
+        if spread is None:
+            spread = self._spreads[collective.group] = spread_over_levels(collective.group, cluster)
         # The stages of a pipeline send as many messages as they have neighbours, and most of them lie alike.
         lying = tuple((at.level.name, at.parts, at.fewest, at.below, at.within, at.lines, at.leaving) for at in spread)
         alike = collective.kind, collective.payload_bytes, collective.group.size, collective.copies, lying
@@ -119,10 +121,12 @@ class KnownPlans:
     Attributes:
         of_collectives: By collective.
         of_alike: By everything of a collective that its plan depends on, which is less.
+        of_groups: How groups lie in the network.
     """
 
     of_collectives: dict[Collective, CollectivePlan] = field(default_factory=dict)
     of_alike: dict[tuple[object, ...], CollectivePlan] = field(default_factory=dict)
+    of_groups: dict[Group, tuple[LevelSpread, ...]] = field(default_factory=dict)
 
 
 @functools.lru_cache(maxsize=64)
@@ -295,6 +299,17 @@ def _as_it_is(level: NetworkLevel, rows: Sequence[Ints], setting: Setting) -> Ne
             where="--network alpha-beta", fix="use --network flow",
         )  # fmt: skip
     return replace(level, link_bandwidth=level.link_bandwidth * share)
+
+
+def network_read(model: NetworkModel, collectives: Iterable[Collective]) -> Hashable | None:
+    """Everything that a run reads of a network for its collectives: where it is equal, `seconds` and `shares` are.
+
+    None where a model does not say what they follow from.
+    """
+    if not isinstance(model, AlphaBeta):
+        return None
+    plans = [model.plan(collective) for collective in collectives]
+    return tuple((plan.seconds, plan.in_network, tuple(_uses(plan).items())) for plan in plans)
 
 
 def _uses(plan: CollectivePlan) -> dict[str, float]:

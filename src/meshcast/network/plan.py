@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from meshcast.base import made_quickly
 from meshcast.hardware import NetworkLevel
 
 Primitive = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "broadcast", "reduce"]
@@ -19,6 +20,7 @@ AlgorithmName = Literal[
 ]  # fmt: skip
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """Equal steps of one algorithm among the parts that one level connects.
@@ -57,6 +59,7 @@ class Stage:
         return self.steps * self.step_bytes / self.rate if self.step_bytes else 0.0
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectivePlan:
     """How a collective is carried out, and why so.

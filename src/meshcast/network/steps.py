@@ -14,8 +14,9 @@ Thakur, Rabenseifner and Gropp (2005) and Chan et al., "Collective communication
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from meshcast.base import copier, made_quickly
 from meshcast.hardware import LinkProtocol, NetworkLevel
 from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive, Stage
 from meshcast.network.ports import port
@@ -35,6 +36,7 @@ PRIMITIVES: dict[str, Primitive] = {
 PHASES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_broadcast": 1, "collective_reduce": 1}
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """The collective that an algorithm is asked to carry out, and where.
@@ -84,10 +86,17 @@ def protocol_names(spread: tuple[LevelSpread, ...]) -> tuple[str, ...]:
 
 def protocol_of(level: NetworkLevel, name: str) -> LinkProtocol:
     """A level's protocol of this name, or its nameless one."""
-    found = {protocol.name: protocol for protocol in level.link.protocols}
-    return found[name] if name in found else found[""]
+    nameless: LinkProtocol | None = None
+    for protocol in level.link.protocols:
+        if protocol.name == name:
+            return protocol
+        if not protocol.name:
+            nameless = protocol
+    assert nameless is not None
+    return nameless
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageWork:
     """A stage, and the steps in which its chunks follow each other."""
@@ -155,17 +164,21 @@ def work(
     return StageWork(stage=stage, chunk_s=protocol.chunk_s, rounds=steps if rounds is None else rounds)
 
 
+_slower_steps = copier(Stage, "alpha_s")
+
+
 def plan(problem: Problem, algorithm: str, works: list[StageWork], *, start_s: float | None = None) -> CollectivePlan:
     """The stages as one plan; what chunks cost stands in the slowest stage's steps."""
-    whole = max(item.stage.bandwidth_s + item.handing_over_s for item in works)
-    slowest = max(range(len(works)), key=lambda place: works[place].stage.bandwidth_s)
+    wires = [item.stage.bandwidth_s for item in works]
+    whole = max([seconds + item.handing_over_s for seconds, item in zip(wires, works, strict=True)])
+    slowest = wires.index(max(wires))
     stages = [item.stage for item in works]
     longest = stages[slowest]
     # Never negative but for rounding: the whole is at least the longest time on the wire.
-    beside = max(0.0, whole - longest.bandwidth_s)
-    stages[slowest] = replace(longest, alpha_s=longest.alpha_s + beside / longest.steps)
+    beside = max(0.0, whole - wires[slowest])
+    stages[slowest] = _slower_steps(longest, longest.alpha_s + beside / longest.steps)
     if start_s is None:
-        start_s = max(at.level.link.start_s for at in problem.spread)
+        start_s = max([at.level.link.start_s for at in problem.spread])
     return CollectivePlan(
         kind=problem.kind,
         algorithm=algorithm,

@@ -63,6 +63,16 @@ def save_figure(figure: Any, path: Path) -> None:
     write_whole(path, out.getvalue())
 
 
+def tell_seconds(axis: Any) -> None:
+    """Has an axis of seconds say them with their prefixes; where it counts in decades, at 1, 2 and 5 of each."""
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(EngFormatter("s"))
+
+
 def draw_parts(axis: Any, bars: Mapping[str, Mapping[str, float]], *, title: str) -> None:
     """Steps as horizontal bars of their parts, in seconds."""
     names = list(bars)
@@ -75,6 +85,7 @@ def draw_parts(axis: Any, bars: Mapping[str, Mapping[str, float]], *, title: str
     axis.set_axisbelow(True)
     axis.set_ylim(max(len(names), 3) - 0.5, -0.5)  # the first on top; one alone is no wall
     axis.grid(visible=False, axis="y")
+    tell_seconds(axis.xaxis)
     axis.set_xlabel("seconds of a step")
     axis.set_title(title)
     axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3)

@@ -1,5 +1,7 @@
 from meshcast.recorded.files import LinkedFiles as LinkedFiles
 from meshcast.recorded.files import link_traces as link_traces
+from meshcast.recorded.sharing import share_traces as share_traces
+from meshcast.recorded.sharing import verify_shared as verify_shared
 from meshcast.recorded.telling import understanding_json as understanding_json
 from meshcast.recorded.telling import understanding_sections as understanding_sections
 from meshcast.recorded.understanding import RankTimes as RankTimes

@@ -13,13 +13,15 @@ while they wait, and is communication.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from meshcast.base import UnsupportedError
+from meshcast.base import UnsupportedError, UsageError
 from meshcast.evidence import ATTENTION, CONVOLUTION, MATMUL, class_of_name
 from meshcast.jobs import Replayed, TracedRanks, TraceFiles, TraceStep, read_traced, replay
+from meshcast.recorded.linking import PAUSE
 from meshcast.simulate import Interval, covered, merged
 
 PRODUCTS = (MATMUL, CONVOLUTION, ATTENTION)
@@ -234,21 +236,53 @@ class Understanding:
         return found
 
 
-def understood(files: TraceFiles) -> Understanding:
-    """Where the time of a job goes, as its traces recorded it.
+def understood(files: TraceFiles, faster: Mapping[str, float] | None = None) -> Understanding:
+    """Where the time of a job goes, as its traces recorded it, or would go if some of it took less.
+
+    Args:
+        files: Its traces.
+        faster: How many times as fast something is, by what it is: a class of kernels (`matmul`), `collective` for all of them,
+            `host`, `pause` (of the host between operators) or `delay` (of the device); infinite where it takes nothing.
 
     Raises:
         InputError: The traces cannot be run.
         UnsupportedError: They have no durations.
+        UsageError: Nothing in them is of a class that is to be faster.
     """
     job = read_traced(files)
-    seconds = tuple(tuple(step.seconds or 0.0 for step in steps) for steps in job.steps)
+    asked = dict(faster or {})
+    unused = set(asked)
+    scale: dict[str, float] = {}
+    for name in {each for steps in job.steps for step in steps for each in _names_of(step)}:
+        scale[name] = asked.get(name, 1.0)
+        unused.discard(name)
+    if unused:
+        raise UsageError(
+            f"nothing in {files.name} is {sorted(unused)[0]!r}",
+            where="--faster",
+            fix="one of " + ", ".join(sorted(scale)),
+        )
+    seconds = tuple(
+        tuple((step.seconds or 0.0) / math.prod(scale[name] for name in _names_of(step)) for step in steps)
+        for steps in job.steps
+    )
     run = replay(job, seconds)
     if not run.duration:
         raise UnsupportedError(
             "its nodes have no durations", where=files.name, fix="meshcast predict works them out on a device"
         )
     return Understanding(job=job, run=run, seconds=seconds)
+
+
+def _names_of(step: TraceStep) -> tuple[str, ...]:
+    """What may be said of a step to make it faster."""
+    if step.does == "host":
+        return ("pause" if step.name == PAUSE else "host",)
+    if step.waits:
+        return ("delay",)
+    if step.does == "compute":
+        return (kernel_class(step),)
+    return ("collective", kernel_class(step)) if step.does in ("collective", "send") else ()
 
 
 def kernel_class(step: TraceStep) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -12,6 +13,14 @@ from meshcast.report.tables import Cell, Table, column, table
 
 TABLE, CELLS = "table.json", "cells"
 SCHEMA = "meshcast.comparison/1"
+_STATUS = 3  # the column that says nothing where everything was answered
+# Of what is told of two fidelities: the column, its unit, and the word of the glossary.
+_AGREEMENTS = {
+    "cells": ("answers of both", "count", "count"), "ratio": ("ratio of times", "ratio", "fidelity_ratio"),
+    "spread": ("spread", "ratio", "fidelity_spread"), "spearman": ("Spearman", "", "rank_correlation"),
+    "kendall": ("Kendall", "", "rank_correlation"), "kendall_within_targets": ("within targets", "", "rank_correlation"),
+    "device_pairs": ("pairs of devices", "count", "device_pairs"),
+}  # fmt: skip
 
 
 class Answer(TypedDict):
@@ -33,6 +42,7 @@ class ComparisonSection(TypedDict):
     answers: list[Answer]
     cells: Table
     agreements: Table | None
+    command: str
 
 
 def is_comparison(path: Path) -> bool:
@@ -62,7 +72,9 @@ def comparison_section(path: Path) -> ComparisonSection:
 def _section(data: Mapping[str, Any]) -> ComparisonSection:
     cells: list[Mapping[str, Any]] = data["table"]
     timed = [cell for cell in cells if cell["step_time_s"]]
-    best = min(timed, key=lambda cell: float(cell["step_time_s"]), default=None)
+    # A coarse fidelity is faster than a finer one by what it leaves out: the fastest is that of the finest of each.
+    finest = [cell for cell in timed if cell.get("finest") in (None, cell["fidelity"])] or timed
+    best = min(finest, key=lambda cell: float(cell["step_time_s"]), default=None)
     told = f"{best['target']} on {best['on']}, {best['fidelity']}" if best is not None else ""
     statuses = {name: count for name, count in data["statuses"].items() if count}
     return {
@@ -78,6 +90,7 @@ def _section(data: Mapping[str, Any]) -> ComparisonSection:
         ],
         "cells": _cells(cells),
         "agreements": _agreements(data.get("agreements", [])),
+        "command": shlex.join(map(str, data.get("command", []))),
     }  # fmt: skip
 
 
@@ -99,9 +112,21 @@ def _cells(cells: list[Mapping[str, Any]]) -> Table:
         column("target"), column("on"), column("fidelity"), column("status"), column("step", "s", "step_time"),
         column("low", "s", "interval"), column("high", "s", "interval"), column("to fastest", "ratio", "ratio_to_best"),
         column("MFU", "share", "mfu"), column("peak memory", "B", "peak_memory"), column("energy", "J", "energy"),
-        column("a second", "count", "throughput"), column("why not"),
+        column("throughput", _unit(cells), "throughput"), column("why not"),
     )  # fmt: skip
-    return table("cells", "All answers", columns, rows)
+    # A column in which nothing stands takes room from the others.
+    filled = [place for place, _ in enumerate(columns) if any(row[place] not in (None, "") for row in rows)]
+    if all(cell["status"] == "answered" for cell in cells):
+        filled.remove(_STATUS)
+    return table(
+        "cells", "All answers", [columns[each] for each in filled], [[row[each] for each in filled] for row in rows]
+    )
+
+
+def _unit(cells: list[Mapping[str, Any]]) -> str:
+    """What is got done a second, where all answers count the same; a plain count otherwise."""
+    units = {str(((cell["prediction"] or {}).get("throughput") or {}).get("unit", "")) for cell in cells} - {""}
+    return f"{units.pop()}/s" if len(units) == 1 else "count"
 
 
 def _agreements(found: list[Mapping[str, Any]]) -> Table | None:
@@ -115,5 +140,6 @@ def _agreements(found: list[Mapping[str, Any]]) -> Table | None:
     rows = [
         [*(" and ".join(map(str, each[name])) for name in names), *(each.get(key) for key in keys)] for each in found
     ]
-    columns = [*(column(name) for name in names), *(column(key.replace("_", " ")) for key in keys)]
+    told = [_AGREEMENTS.get(key, (key.replace("_", " "), "", "")) for key in keys]
+    columns = [*(column(name) for name in names), *(column(*each) for each in told)]
     return table("agreements", "How the fidelities agree", columns, rows)

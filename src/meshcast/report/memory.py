@@ -8,6 +8,7 @@ from typing import TypedDict
 from meshcast.jobs import PipelineJob, ProgramJob, Run, ServingJob
 from meshcast.report.levels import Series, series
 from meshcast.report.source_lines import nearest_line
+from meshcast.report.stage_buffers import stage_buffers
 from meshcast.report.subject import Scene, Subject
 from meshcast.report.tables import Cell, Table, column, table
 from meshcast.simulate import Peak, peak_buffers
@@ -92,20 +93,19 @@ def _over_time(scene: Scene) -> Iterator[SceneMemory]:
 def _buffers(subject: Subject) -> tuple[Table | None, str]:
     """The buffers at the peak of one program, and why there are none where there are none."""
     run = _run(subject)
-    if run is None:
-        if isinstance(subject.job, PipelineJob):
-            return None, "a pipeline's memory is counted by part: its stages' tables have them"
-        return None, "a trace does not say which buffers are held"
-    found = peak_buffers(run.lowered, run.device)
-    rows = _argument_rows(run)
-    at = ""
-    if found is None:
-        rows.append(
-            [run.memory.temporaries, "temporaries, in one block that the compiler laid out", "", "temporary", ""]
-        )
+    parts = next((scene.parts for scene in subject.scenes if scene.parts is not None), None)
+    pipeline = subject.prediction.pipeline
+    if run is not None:
+        found = peak_buffers(run.lowered, run.device)
+        rows = _argument_rows(run) + _temporaries(subject, run)
+        running = found.kernel.name if found is not None and found.kernel is not None else ""
+        at = f"temporaries at their peak, while {running} runs" if running else ""
+    elif parts is not None and pipeline is not None:
+        rows, at = stage_buffers(parts, pipeline.stages, lambda each: _temporaries(subject, each))
+    elif isinstance(subject.job, PipelineJob):
+        return None, "where a stage does not fit its memory is counted by part: the table of stages has it"
     else:
-        rows += _temporary_rows(subject, found)
-        at = f"temporaries at their peak, while {found.kernel.name} runs" if found.kernel is not None else ""
+        return None, "a trace does not say which buffers are held"
     rows.sort(key=lambda row: -float(row[0] or 0))
     columns = (
         column("bytes", "B", "peak_memory"), column("what"), column("type"), column("role"), column("source", "", "source"),
@@ -133,6 +133,14 @@ def _argument_rows(run: Run) -> list[list[Cell]]:
         for place, (value, argument) in enumerate(zip(schedule.inputs, run.workload.arguments, strict=False))
         if tensors[value].bytes
     ]  # fmt: skip
+
+
+def _temporaries(subject: Subject, run: Run) -> list[list[Cell]]:
+    """What a program works with at its peak; of a compiler's own layout one block is all that is known."""
+    found = peak_buffers(run.lowered, run.device)
+    if found is not None:
+        return _temporary_rows(subject, found)
+    return [[run.memory.temporaries, "temporaries, in one block that the compiler laid out", "", "temporary", ""]]
 
 
 def _temporary_rows(subject: Subject, peak: Peak) -> list[list[Cell]]:

@@ -36,7 +36,8 @@ def shown(value: Cell, unit: str = "") -> str:
         case _ if unit in _PLAIN:
             return f"{value:.3g}{_PLAIN[unit]}"
         case "count":
-            return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+            whole = (float(value).is_integer() and abs(value) < 1e15) or 999.5 <= abs(value) < 1e15
+            return f"{value:,.0f}" if whole else f"{value:.4g}"
         case "":
             return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
         case _:  # a count of something a second: tokens/s

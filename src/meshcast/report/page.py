@@ -11,17 +11,15 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshcast.report.assets import HERE, STATIC
 from meshcast.report.contents import TITLES, ReportData
 from meshcast.report.numbers import shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-HERE = Path(__file__).parent
-STATIC = HERE / "static"
 STYLES = ("report.css",)
 # In the order in which they are run; the first is the plots' library (static/vendor/README.md).
 SCRIPTS = ("vendor/echarts.min.js", "units.js", "page.js", "plots.js", "lanes.js", "perfetto.js", "search.js")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from meshcast.base import MeshcastError
 from meshcast.hardware import Cluster
-from meshcast.jobs import Job, PipelineJob, ProgramJob, ServingJob
+from meshcast.jobs import Job, PipelineJob, ProgramJob, ServingJob, StepParts
 from meshcast.report.source_lines import nearest_line, source_lines
 from meshcast.report.work import RankWork, pipeline_work, program_work
 from meshcast.results import Prediction
@@ -28,6 +28,7 @@ class Scene:
         work: What its ranks run.
         draw: Its timeline; with every turn of loops, without, or as long as those are not too many.
         pipeline: Its step as a pipeline's; None of a program.
+        parts: The parts of a pipeline; None of a program.
         lines: By the names of ops, the lines of the program that they come from.
     """
 
@@ -36,6 +37,7 @@ class Scene:
     work: tuple[RankWork, ...]
     draw: Callable[[bool | None], JobTimeline]
     pipeline: PipelineRun | None = None
+    parts: StepParts | None = None
     lines: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -114,7 +116,8 @@ def _scenes(job: Job) -> tuple[Scene, ...]:
         case PipelineJob():
             pipeline, step, run = job.assembled()
             scene = Scene(
-                name="step", times="", work=pipeline_work(pipeline, step), pipeline=run, lines=source_lines(*job.programs()),
+                name="step", times="", work=pipeline_work(pipeline, step), pipeline=run, parts=step,
+                lines=source_lines(*job.programs()),
                 draw=lambda unroll: pipeline_timeline(pipeline, step, run, unroll),
             )  # fmt: skip
             scene.folded  # noqa: B018  # what cannot be drawn says so here

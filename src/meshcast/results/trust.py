@@ -42,6 +42,8 @@ class Trust:
         """For people: a line, and one about modelled kernels."""
         low, high = self.widened
         said = HOW_CHECKED_WORDS[self.checked] + (f" ({self.against})" if self.against else "")
-        if max(low, high) > 1:
-            said += f"; interval widened by {low - 1:.0%} below and {high - 1:.0%} above for that"
+        if self.widened != (1.0, 1.0):
+            ways = (("below", low - 1), ("above", high - 1))
+            parts = [f"{'widened' if share > 0 else 'narrowed'} by {abs(share):.0%} {side}" for side, share in ways]
+            said += f"; interval {' and '.join(parts)} for that"
         return [("trust", said), *(self.lowering.rows() if self.lowering is not None else ())]

@@ -7,26 +7,27 @@ import hashlib
 import json
 import re
 import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 
-from meshcast.base import VERSION, MeshcastError
+from meshcast.base import VERSION
+from meshcast.report import VENDORED
 from meshcast.serve.guard import LOOPBACK, REPORT_POLICY, UPLOADS, Guard
 from meshcast.serve.limits import ServeLimits
 from meshcast.serve.messages import Configuration, ErrorAnswer, Made, Pending, SearchRequest, SearchState, Uploaded
-from meshcast.serve.pool import BusyError, PageAnswer, QuestionJob, WorkerPool, error_body
+from meshcast.serve.pool import WORKER, PageAnswer, QuestionJob, WorkerPool, error_body
+from meshcast.serve.problems import add_errors, sent
 from meshcast.serve.searches import SearchDesk
+from meshcast.serve.shelf import ProgramShelf
 
 STATIC = Path(__file__).parent / "static"
 HTML = "text/html"
+AS_BYTES = "send the file's bytes alone: curl --data-binary @step.mlir"
 QUICK_S = 0.9  # a request waits so long for its answer before it is told how to ask after it
 Wait = Annotated[
     float, Query(ge=0.0, le=60.0, description="Seconds to wait for the answer before it is told to ask again.")
@@ -38,38 +39,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class ProgramShelf:
-    """Programs that were dropped on the page, up to so many bytes; the one used least recently goes first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def put(self, name: str, data: bytes) -> str:
-        """Keeps a program; the digest that it is found by."""
-        digest = hashlib.sha256(data).hexdigest()
-        with self._lock:
-            if digest not in self._held:
-                self._bytes += len(data)
-            self._held[digest] = (name, data)
-            while self._bytes > self._limit and len(self._held) > 1:
-                _, (_, gone) = self._held.popitem(last=False)
-                self._bytes -= len(gone)
-        return digest
-
-    def get(self, digest: str) -> tuple[str, bytes] | None:
-        """Name and bytes of a program, while it is held."""
-        with self._lock:
-            if digest in self._held:
-                self._held.move_to_end(digest)
-            return self._held.get(digest)
-
-
 def create_app(
-    *, runs: Path = Path(), workers: int = 2, hosts: tuple[str, ...] = LOOPBACK, limits: ServeLimits | None = None
-) -> FastAPI:
+    *, runs: Path = Path(), workers: int = 2, hosts: tuple[str, ...] = LOOPBACK, limits: ServeLimits | None = None,
+    worker: str = WORKER, warm: bool = True,
+) -> FastAPI:  # fmt: skip
     """The application: for a server, or for tests.
 
     Args:
@@ -77,15 +50,18 @@ def create_app(
         workers: Processes that predict.
         hosts: Names that it may be called by.
         limits: How much it takes.
+        worker: The module that they run.
+        warm: Whether they load what answers need ahead of the first question.
     """
     limit = limits or ServeLimits()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with tempfile.TemporaryDirectory(prefix="meshcast-serve-") as scratch:
-            app.state.pool = pool = WorkerPool(Path(scratch), workers=workers, limits=limit)
+            app.state.pool = pool = WorkerPool(Path(scratch), workers=workers, limits=limit, module=worker)
             app.state.desk = desk = SearchDesk(runs, Path(scratch), limit, workers=workers)
-            pool.start()
+            if warm:
+                pool.start()
             try:
                 yield
             finally:
@@ -99,29 +75,14 @@ def create_app(
     app.state.shelf = ProgramShelf(limit.programs_bytes)
     app.state.limits = limit
     app.add_middleware(Guard, hosts=tuple(name.lower() for name in hosts), limits=limit)
-    _add_errors(app)
+    add_errors(app)
     _add_questions(app)
     _add_searches(app)
+    app.mount(
+        "/vendor", StaticFiles(directory=VENDORED), name="vendored"
+    )  # the plots' library, which reports have inside
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     return app
-
-
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def refused(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _sent(PageAnswer(status=422, body=error_body("usage", str(first["msg"]), where=where or None)))
-
-    @app.exception_handler(MeshcastError)
-    async def told(request: Request, error: MeshcastError) -> Response:
-        return _sent(PageAnswer(status=422, body=json.dumps(error.to_json()).encode()))
-
-    @app.exception_handler(BusyError)
-    async def busy(request: Request, error: BusyError) -> Response:
-        return _sent(
-            PageAnswer(status=429, body=error_body("busy", "too much is being worked on", fix="try again soon"))
-        )
 
 
 def _add_questions(app: FastAPI) -> None:
@@ -145,6 +106,11 @@ def _add_questions(app: FastAPI) -> None:
         responses=PROBLEMS,
     )
     async def programs(request: Request, name: Annotated[str, Query(max_length=200)] = "program.mlir") -> Response:
+        if request.headers.get("content-type", "").startswith("multipart/"):
+            said = error_body(
+                "usage", "a form is no program: its file is wrapped in others' lines", where="body", fix=AS_BYTES
+            )
+            return sent(PageAnswer(status=415, body=said))
         data = await request.body()
         told = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.mlir|\.mlirbc)$", "", name)).strip("-.") or "program"
         digest = hashlib.sha256(data).hexdigest()
@@ -154,7 +120,7 @@ def _add_questions(app: FastAPI) -> None:
             app.state.shelf.put(told[:80], data)
             body = json.dumps({"program": digest, **json.loads(answer.body)}).encode()
             answer = PageAnswer(status=200, body=body)
-        return _sent(answer)
+        return sent(answer)
 
     @app.post("/api/reports", summary="Makes a report of a configuration", response_model=Made, responses=PROBLEMS)
     async def reports(asked: Configuration, wait: Wait = QUICK_S) -> Response:
@@ -164,18 +130,22 @@ def _add_questions(app: FastAPI) -> None:
     async def report(key: str) -> Response:
         found: PageAnswer | None = app.state.pool.kept(key)
         if found is None or found.media_type != HTML:
-            return _sent(PageAnswer(status=404, body=error_body("gone", "no such report, or it has been let go")))
-        headers = {"content-security-policy": REPORT_POLICY, "cache-control": "no-store"}
+            return sent(PageAnswer(status=404, body=error_body("gone", "no such report, or it has been let go")))
+        headers = {
+            "content-security-policy": REPORT_POLICY,
+            "cross-origin-opener-policy": "same-origin-allow-popups",  # of Perfetto's window, which the trace is handed to
+            "cache-control": "no-store",
+        }
         return Response(found.body, media_type=HTML, headers=headers)
 
     @app.get("/api/jobs/{number}", summary="An answer that was not there at once", responses=PROBLEMS)
     async def job(number: str, wait: Wait = QUICK_S) -> Response:
         found = app.state.pool.job(number)
         if found is None:
-            return _sent(
+            return sent(
                 PageAnswer(status=404, body=error_body("unknown", "no such job, or its answer has been let go"))
             )
-        return _sent(_told(found.key, await _awaited(app, found, wait)))
+        return sent(_told(found.key, await _awaited(app, found, wait)))
 
     @app.delete("/api/jobs/{number}", summary="Lets go of a question that waits", status_code=204)
     async def let_go(number: str) -> Response:
@@ -196,7 +166,7 @@ def _add_searches(app: FastAPI) -> None:
             question = {"kind": "choices", "asked": {**_plain(checked), "devices": 1}}
             answer = await _answer(app, question, b"", wait=app.state.limits.answer_s)
             if answer.status != 200:
-                return _sent(answer)
+                return sent(answer)
         state: SearchState = await asyncio.to_thread(app.state.desk.start, asked)
         return Response(state.model_dump_json(), media_type="application/json", status_code=201)
 
@@ -213,7 +183,7 @@ def _add_searches(app: FastAPI) -> None:
         try:
             folder, changed = app.state.desk.folder(name)
         except KeyError:
-            return _sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
+            return sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
         return await _asked(app, {"kind": "folder", "folder": str(folder), "changed": changed}, wait=wait)
 
     @app.get("/api/runs/{name}", summary="How far a search is, and its points", response_model=SearchState)
@@ -225,7 +195,7 @@ async def _state(ask: Any, name: str) -> Response:
     try:
         state: SearchState = await asyncio.to_thread(ask, name)
     except KeyError:
-        return _sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
+        return sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
     return Response(state.model_dump_json(), media_type="application/json")
 
 
@@ -240,7 +210,7 @@ async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait:
         held = app.state.shelf.get(asked.program)
         if held is None:
             gone = error_body("gone", "the server does not hold this program any more", fix="drop the file again")
-            return _sent(PageAnswer(status=410, body=gone))
+            return sent(PageAnswer(status=410, body=gone))
         plain["program_name"], data = held
     question = {"kind": kind, "asked": plain}
     if kind == "report":
@@ -249,7 +219,7 @@ async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait:
 
 
 async def _asked(app: FastAPI, question: dict[str, Any], data: bytes = b"", *, wait: float) -> Response:
-    return _sent(await _answer(app, question, data, wait=wait))
+    return sent(await _answer(app, question, data, wait=wait))
 
 
 async def _answer(app: FastAPI, question: dict[str, Any], data: bytes, *, wait: float) -> PageAnswer:
@@ -288,8 +258,3 @@ async def _result(future: asyncio.Future[PageAnswer]) -> PageAnswer:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         return PageAnswer(status=409, body=error_body("let-go", "the question was let go of"), lasting=False)
-
-
-def _sent(answer: PageAnswer) -> Response:
-    headers = {"cache-control": "no-store"}
-    return Response(answer.body, status_code=answer.status, media_type=answer.media_type, headers=headers)

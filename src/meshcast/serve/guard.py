@@ -130,8 +130,9 @@ def _given(body: bytes, receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Send:
     async def sent(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            names = {name for name, _ in message.get("headers", ())}
-            more = dict(HEADERS) | ({} if b"content-security-policy" in names else {"content-security-policy": POLICY})
+            names = {name.decode("latin-1").lower() for name, _ in message.get("headers", ())}
+            usual = {**HEADERS, "content-security-policy": POLICY}
+            more = {name: value for name, value in usual.items() if name not in names}
             message["headers"] = [*message.get("headers", ()), *((k.encode(), v.encode()) for k, v in more.items())]
         await send(message)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshcast.base import READER_BYTES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeLimits:
@@ -15,6 +17,7 @@ class ServeLimits:
         body_s: Seconds within which a request must have arrived.
         programs_bytes: Of all programs that are held; the one that was used least recently goes first.
         answer_s: Seconds that one prediction may take.
+        memory_bytes: Of address space that a worker may have.
         wait_s: Seconds that a request is held open for its answer, at the most.
         waiting: Questions that wait for a worker; more are refused.
         answers: Answers that are held.
@@ -28,6 +31,7 @@ class ServeLimits:
     body_s: float = 30.0
     programs_bytes: int = 128 * 2**20
     answer_s: float = 120.0
+    memory_bytes: int = READER_BYTES
     wait_s: float = 20.0
     waiting: int = 64
     answers: int = 512

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
 import sys
 from dataclasses import dataclass
@@ -37,8 +39,13 @@ def serve_page(options: ServeOptions) -> None:
 
     Raises:
         UnsupportedError: FastAPI or uvicorn are not installed.
-        UsageError: Nobody can listen there.
+        UsageError: Nobody can listen there, or the runs folder is none.
     """
+    there = next(each for each in (options.runs, *options.runs.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(
+            f"{there} is no folder", where="--runs", fix="name a folder; searches make it where it is missing"
+        )
     try:
         import uvicorn
 
@@ -76,9 +83,24 @@ def _socket(options: ServeOptions) -> socket.socket:
         made.bind(address)
         made.listen(128)  # before the address is told: whoever opens it at once waits, and is not refused
     except (OSError, OverflowError) as error:
-        raise UsageError(
-            f"nobody can listen at {options.host}:{options.port}: {error}",
-            where="--port",
-            fix="another --port or --host",
-        ) from None
+        raise _not_listening(options, error) from None
     return made
+
+
+def _not_listening(options: ServeOptions, error: OSError | OverflowError) -> UsageError:
+    """Why nobody can listen there, in words of ours."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, socket.gaierror):
+        return UsageError(
+            f"no address is known as {options.host!r}", where="--host", fix="127.0.0.1 is this machine alone"
+        )
+    where, why, fix = {
+        errno.EADDRINUSE: ("--port", "another program listens there already", "another --port; 0 takes a free one"),
+        errno.EACCES: ("--port", "this user may not use the port", "a --port from 1024 on; 0 takes a free one"),
+        errno.EADDRNOTAVAIL: (
+            "--host",
+            "that is no address of this machine",
+            "127.0.0.1, or an address of this machine",
+        ),
+    }.get(number or 0, ("--port", os.strerror(number) if number else "no such port", "another --port or --host"))
+    return UsageError(f"nobody can listen at {options.host}:{options.port}: {why}", where=where, fix=fix)

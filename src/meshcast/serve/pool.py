@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import queue
 import threading
 import time
 import uuid
@@ -23,6 +22,7 @@ from meshcast.base import Child, ChildCrashedError, ChildFailedError, ChildTimed
 from meshcast.serve.limits import ServeLimits
 
 WORKER = "meshcast.serve.worker"
+WARMING = 2  # steps: what is imported, then a small prediction
 UNPROCESSABLE, BROKEN = 422, 500
 
 
@@ -83,17 +83,17 @@ class WorkerPool:
         folder: Where workers leave word of how far they are; it belongs to the pool.
         workers: How many.
         limits: Of the server.
+        module: What they run.
     """
 
-    def __init__(self, folder: Path, *, workers: int, limits: ServeLimits) -> None:
+    def __init__(self, folder: Path, *, workers: int, limits: ServeLimits, module: str = WORKER) -> None:
         self._folder = folder
         self._limits = limits
         self._count = workers
-        self._free: queue.LifoQueue[Child] = queue.LifoQueue()  # the last one used has most in its caches
-        for _ in range(workers):
-            self._free.put(Child(WORKER, with_its_own=True))
-        self._all = list(self._free.queue)
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="page-worker")
+        self._all = [Child(module, str(limits.memory_bytes), with_its_own=True) for _ in range(workers)]
+        self._idle = list(self._all)  # from the end: the last one used has most in its caches
+        self._cold = dict.fromkeys(self._all, 0)  # steps of warming up that each has behind it, until it has all
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="page-worker")  # as many: one is idle for each
         self._lock = threading.Lock()
         self._answers: OrderedDict[str, PageAnswer] = OrderedDict()
         self._held_bytes = 0
@@ -140,8 +140,9 @@ class WorkerPool:
                 self._by_key.pop(job.key, None)
 
     def start(self) -> None:
-        """Starts a worker ahead of its first question."""
-        self._all[-1].start()
+        """Has the workers load what answers need ahead of their first questions, which go between the steps of that."""
+        for child in reversed(self._all):
+            self._threads.submit(self._warm, child)
 
     def close(self) -> None:
         """Ends the workers."""
@@ -153,19 +154,43 @@ class WorkerPool:
         if not job.future.set_running_or_notify_cancel():
             return
         job.state = "running"
-        child = self._free.get()
+        with self._lock:
+            child = self._idle.pop()
         try:
             answer = self._asked(child, question, data)
         except BaseException as error:  # nobody may wait for ever
             answer = _problem(BROKEN, "bug", f"{type(error).__name__}: {error}", lasting=False)
         finally:
-            self._free.put(child)
+            self._put_back(child)
             job.progress.unlink(missing_ok=True)
         with self._lock:
             self._by_key.pop(job.key, None)
             if answer.lasting:
                 self._keep(job.key, answer)
         job.future.set_result(answer)
+
+    def _warm(self, child: Child) -> None:
+        """One step of warming a worker up. One that has a question loads the same for that; the next step follows it."""
+        with self._lock:
+            if child not in self._idle:
+                return
+            self._idle.remove(child)
+        try:
+            child.request({"kind": "warm", "step": self._cold[child]}, b"", timeout_s=self._limits.answer_s)
+            self._cold[child] += 1
+            if self._cold[child] == WARMING:
+                del self._cold[child]
+        except (ChildCrashedError, ChildFailedError):  # the first question will say why
+            self._cold.pop(child, None)
+        finally:
+            self._put_back(child)
+
+    def _put_back(self, child: Child) -> None:
+        with self._lock:
+            self._idle.append(child)
+        if child in self._cold:
+            with contextlib.suppress(RuntimeError):  # the pool has been closed
+                self._threads.submit(self._warm, child)
 
     def _asked(self, child: Child, question: Mapping[str, Any], data: bytes) -> PageAnswer:
         """What a worker says, or what is said of one that died."""
@@ -176,6 +201,7 @@ class WorkerPool:
             said = f"took longer than {self._limits.answer_s:g} s, and was ended"
             return _problem(UNPROCESSABLE, "time-limit", said, fix="the command line has no limit", lasting=False)
         except ChildCrashedError as error:
+            self._cold[child] = 0
             said = f"the process that worked on it has died: {error}"
             return _problem(UNPROCESSABLE if given else BROKEN, "worker-died", said, lasting=False)
         except ChildFailedError as error:
@@ -186,7 +212,8 @@ class WorkerPool:
             return PageAnswer(status=200, body=body, media_type=how["type"])
         # What an upload makes of us is the upload's fault to whoever sent it; it is never an error of the server.
         bug = how.get("bug", False)
-        return PageAnswer(status=BROKEN if bug and not given else UNPROCESSABLE, body=body, lasting=not bug)
+        lasting = how.get("lasting", True) and not bug
+        return PageAnswer(status=BROKEN if bug and not given else UNPROCESSABLE, body=body, lasting=lasting)
 
     def _keep(self, key: str, answer: PageAnswer) -> None:
         self._answers[key] = answer

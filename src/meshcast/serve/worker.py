@@ -2,13 +2,14 @@
 
 A question is one JSON object, and a program's bytes where it has some; an answer is a line of JSON that says how it went, and
 what the page gets. Names are looked up in the catalogues and nowhere else: the process stands in an empty folder, no path comes
-from a request, and nothing of a request is run.
+from a request, and nothing of a request is run. What answers need is imported with the first that needs it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import traceback
 from collections import OrderedDict
@@ -16,11 +17,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import READER_BYTES, BugError, MeshcastError, UsageError, listening, serve, write_whole
-from meshcast.serve.catalogue import catalogue_answer, choices_answer
-from meshcast.serve.questions import builder_target, check_names, program_of
+from meshcast.base import BugError, MeshcastError, UsageError, listening, serve, write_whole
+from meshcast.serve.pool import error_body
 
 USUAL = {"fidelity": "auto", "network": "alpha-beta", "lowering": "auto", "clocks": "sustained"}
+WARMING_UP = "llama3-tiny"
 HELD = 4  # programs that a worker has read and keeps
 
 
@@ -38,6 +39,10 @@ class PageWorker:
                 kind, body = self._answers()[question["kind"]](question, data)
         except MeshcastError as error:
             return _told({"ok": False}, json.dumps(error.to_json()).encode())
+        except MemoryError:
+            said = "needs more memory than a worker may have"
+            body = error_body("memory-limit", said, fix="the command line has no limit")
+            return _told({"ok": False, "lasting": False}, body)
         except Exception as error:  # a bug of ours, which the server's log has whole
             traceback.print_exc()
             bug = BugError(f"{type(error).__name__}: {error}".splitlines()[0][:300])
@@ -46,13 +51,38 @@ class PageWorker:
 
     def _answers(self) -> dict[str, Callable[[Mapping[str, Any], bytes], tuple[str, bytes]]]:
         return {
-            "catalogue": lambda question, data: _as_json(catalogue_answer()),
-            "choices": lambda question, data: _as_json(choices_answer(question["asked"], self._folder)),
+            "catalogue": lambda question, data: self._catalogue(),
+            "choices": lambda question, data: self._choices(question["asked"]),
             "predict": lambda question, data: _as_json(self._prediction(question["asked"], data)),
             "report": lambda question, data: self._report(question["asked"], question["command"], data),
             "folder": lambda question, data: self._report_of(Path(question["folder"])),
             "program": lambda question, data: _as_json(self._described(question["name"], data)),
+            "warm": lambda question, data: self._warm(question["step"]),
         }
+
+    def _catalogue(self) -> tuple[str, bytes]:
+        from meshcast.serve.catalogue import catalogue_answer
+
+        return _as_json(catalogue_answer())
+
+    def _choices(self, asked: Mapping[str, Any]) -> tuple[str, bytes]:
+        from meshcast.serve.catalogue import choices_answer
+
+        return _as_json(choices_answer(asked, self._folder))
+
+    def _warm(self, step: int) -> tuple[str, bytes]:
+        """Does what the first prediction would have to do first: a page that is opened then finds it done."""
+        from meshcast.jobs import predict
+
+        if step:
+            predict(
+                WARMING_UP, on="h100-sxm", plan="fsdp=2", settings={"batch": "2"}, lowering="modelled", levers=False
+            )
+        else:
+            import jax  # noqa: F401  # two seconds of it
+
+            self._catalogue()
+        return _as_json({})
 
     def _prediction(self, asked: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         from meshcast.jobs import predict
@@ -78,6 +108,8 @@ class PageWorker:
 
     def _asked(self, asked: Mapping[str, Any], data: bytes) -> tuple[Any, dict[str, Any]]:
         """The target of a configuration, and the options that are asked for."""
+        from meshcast.serve.questions import builder_target, check_names
+
         check_names(asked)
         # What is as usual is not said: predictions tell what was asked for from what was left open.
         options: dict[str, Any] = {"on": asked["on"], "levers": asked["levers"]}
@@ -94,6 +126,8 @@ class PageWorker:
         return builder_target(asked, self._folder), options
 
     def _program(self, name: str, digest: str, data: bytes) -> Any:
+        from meshcast.serve.questions import program_of
+
         if digest not in self._programs:
             self._programs[digest] = program_of(data, name)
         self._programs.move_to_end(digest)
@@ -102,6 +136,8 @@ class PageWorker:
         return self._programs[digest]
 
     def _described(self, name: str, data: bytes) -> dict[str, Any]:
+        from meshcast.serve.questions import program_of
+
         program = program_of(data, name)
         mesh = dict(program.mesh.axes) if program.mesh is not None else {}
         return {"name": name, "devices": program.devices, "mesh": mesh, "bytes": len(data)}
@@ -121,10 +157,15 @@ def _note(place: str | None, text: str) -> None:
         write_whole(Path(place), text)
 
 
+def work(kind: type[PageWorker], *, memory_bytes: int) -> None:
+    """Answers questions until the server closes the pipe, in an empty folder."""
+    with tempfile.TemporaryDirectory(prefix="meshcast-page-") as empty:
+        os.chdir(empty)
+        serve(kind().answer, memory_bytes=memory_bytes)
+
+
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     # As the command has it, so that both give the same numbers to the last bit.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with tempfile.TemporaryDirectory(prefix="meshcast-page-") as empty:
-        os.chdir(empty)
-        serve(PageWorker().answer, memory_bytes=READER_BYTES)
+    work(PageWorker, memory_bytes=int(sys.argv[1]))

@@ -17,6 +17,7 @@ from meshcast.simulate.engine import KernelTimes as KernelTimes
 from meshcast.simulate.engine import RankRun as RankRun
 from meshcast.simulate.engine import Simulator as Simulator
 from meshcast.simulate.engine import simulate as simulate
+from meshcast.simulate.executed import Executed as Executed
 from meshcast.simulate.exposure import Interval as Interval
 from meshcast.simulate.exposure import covered as covered
 from meshcast.simulate.exposure import merged as merged

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from meshcast.base import KeptBeside
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
-from meshcast.simulate.contention import SpeedShares
+from meshcast.simulate.contention import SpeedShares, Together
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length
 
@@ -110,28 +110,44 @@ def events_alone(
     rates: SpeedShares,
 ) -> Times:
     """Streams that slow each other, from event to event; loops and branches have the device to themselves."""
-    count = len(block.steps)
-    starts, ends, done = [0.0] * count, [0.0] * count, [False] * count
+    events = _EventsAlone(block, lengths, estimates, rates)
     now = waited = 0.0
-    part: list[Link] = []
-    for link in chain_of(block, order):
-        index, _, _, whole = link
-        if not whole:
-            part.append(link)
-            continue
-        now = _part(block, part, lengths, estimates, rates, now, starts, ends, done)
-        part = []
-        starts[index] = now
-        now = ends[index] = now + lengths[index].all
-        done[index] = True
-        waited += lengths[index].waited
-    now = _part(block, part, lengths, estimates, rates, now, starts, ends, done)
+    for part, index in _parts_of(block, order):
+        if part:
+            now = events.run(part, now)
+        if index is not None:
+            events.starts[index] = now
+            now = events.ends[index] = now + lengths[index].all
+            events.done[index] = True
+            waited += lengths[index].waited
+    ends = events.ends
     last = busy = 0.0
     for index, length in enumerate(lengths):
         if length.all:
             last = max(last, ends[index] - (length.all - length.last))
         busy += length.all - length.free if not block.lanes[index] else 0.0
-    return Length(now, last, max(0.0, now - busy), waited), starts, ends
+    return Length(now, last, max(0.0, now - busy), waited), events.starts, ends
+
+
+# By stream, in their order: kernels and what each waits for.
+Part = dict[int, tuple[tuple[int, tuple[int, ...]], ...]]
+_PARTS: KeptBeside[tuple[tuple[Part, int | None], ...]] = KeptBeside(1024)
+
+
+def _parts_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[tuple[Part, int | None], ...]:
+    """Kernels up to each step that takes all streams, with that step; those behind the last of them with none."""
+    return _PARTS.of(block, order, lambda: tuple(_found_parts(chain_of(block, order))))
+
+
+def _found_parts(chain: Sequence[Link]) -> Iterator[tuple[Part, int | None]]:
+    part: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for index, lane, waits, whole in chain:
+        if whole:
+            yield {lane: tuple(queue) for lane, queue in part.items()}, index
+            part = {}
+        else:
+            part.setdefault(lane, []).append((index, waits))
+    yield {lane: tuple(queue) for lane, queue in part.items()}, None
 
 
 class _UnderWay:
@@ -151,83 +167,87 @@ class _UnderWay:
             self.end = now + self.left / speed
 
 
-def _part(
-    block: BlockPlan, part: Sequence[Link], lengths: Sequence[Length], estimates: Sequence[KernelEstimate | None],
-    rates: SpeedShares, now: float, starts: list[float], ends: list[float], done: list[bool],
-) -> float:  # fmt: skip
-    """Kernels of several streams, each in its order; when all of them have ended."""
-    waiting: dict[int, list[tuple[int, list[int]]]] = {}  # by stream, the next one last, each with what it waits for
-    for index, lane, waits, _ in part:
-        waiting.setdefault(lane, []).append((index, list(waits)))
-    for queue in waiting.values():
-        queue.reverse()
-    running: dict[int, _UnderWay] = {}
-    finished = now
+class _EventsAlone:
+    """Kernels of several streams, each in its order."""
 
-    def ready(lane: int) -> bool:
-        waits = waiting[lane][-1][1]
-        while waits and done[waits[-1]]:
-            waits.pop()
-        return not waits
+    def __init__(
+        self,
+        block: BlockPlan,
+        lengths: Sequence[Length],
+        estimates: Sequence[KernelEstimate | None],
+        rates: SpeedShares,
+    ) -> None:
+        count = len(block.steps)
+        self._block, self._lengths, self._estimates, self._rates = block, lengths, estimates, rates
+        self._together: dict[tuple[int, ...], Together] = {}  # by the steps that are under way
+        self.starts, self.ends, self.done = [0.0] * count, [0.0] * count, [False] * count
 
-    def taken(lane: int) -> int:
-        queue = waiting[lane]
-        index, _ = queue.pop()
-        if not queue:
-            del waiting[lane]
-        starts[index] = now
-        return index
+    def run(self, part: Part, now: float) -> float:
+        """Runs kernels from `now` on; when all of them have ended."""
+        starts, ends, done, lengths = self.starts, self.ends, self.done, self._lengths
+        waiting = dict.fromkeys(part, 0)  # by stream, the place of the next one
+        running: dict[int, _UnderWay] = {}
+        finished = now
 
-    while waiting or running:
-        if not running and 0 in waiting:
-            # While no collective can start, compute has the device to itself: one step follows the other.
-            others = [lane for lane in waiting if lane]
-            while 0 in waiting and ready(0) and not any(map(ready, others)):
-                index = taken(0)
-                now = ends[index] = finished = now + lengths[index].all
+        def ready(lane: int) -> bool:
+            for earlier in part[lane][waiting[lane]][1]:  # noqa: SIM110  # a generator would take twice as long
+                if not done[earlier]:
+                    return False
+            return True
+
+        def taken(lane: int) -> int:
+            queue, place = part[lane], waiting[lane]
+            if place + 1 < len(queue):
+                waiting[lane] = place + 1
+            else:
+                del waiting[lane]
+            index = queue[place][0]
+            starts[index] = now
+            return index
+
+        while waiting or running:
+            if not running and 0 in waiting:
+                # While no collective can start, compute has the device to itself: one step follows the other.
+                others = [lane for lane in waiting if lane]
+                while 0 in waiting and ready(0) and not any(map(ready, others)):
+                    index = taken(0)
+                    now = ends[index] = finished = now + lengths[index].all
+                    done[index] = True
+                if not waiting:
+                    break
+            for lane in list(waiting):
+                if lane not in running and ready(lane):
+                    index = taken(lane)
+                    running[lane] = _UnderWay(index, lengths[index].all, now)
+            self._set_speeds(running, now)
+            now = min([step.end for step in running.values()], default=math.inf)
+            assert now < math.inf, "a schedule's dependencies form a cycle"
+            together = now * (1 + TOGETHER)
+            for lane in [lane for lane, step in running.items() if step.end <= together]:
+                index = running.pop(lane).index
+                ends[index] = finished = now
                 done[index] = True
-            if not waiting:
-                break
-        for lane in list(waiting):
-            if lane not in running and ready(lane):
-                index = taken(lane)
-                running[lane] = _UnderWay(index, lengths[index].all, now)
-        _set_speeds(block, running, lengths, estimates, rates, now)
-        now = min([step.end for step in running.values()], default=math.inf)
-        assert now < math.inf, "a schedule's dependencies form a cycle"
-        together = now * (1 + TOGETHER)
-        for lane in [lane for lane, step in running.items() if step.end <= together]:
-            index = running.pop(lane).index
-            ends[index] = finished = now
-            done[index] = True
-    return finished
+        return finished
 
-
-def _set_speeds(
-    block: BlockPlan, running: dict[int, _UnderWay], lengths: Sequence[Length], estimates: Sequence[KernelEstimate | None],
-    rates: SpeedShares, now: float,
-) -> None:  # fmt: skip
-    """The speeds of what runs at once."""
-    computing = running.get(0)
-    if computing is not None and len(running) == 1:
-        computing.at(now, 1.0)
-        return
-    active: list[Kernel] = []
-    lasting: list[float] = []
-    sending: list[_UnderWay] = []
-    for lane, step in running.items():
-        if lane and step.left > 0:
-            kernel = block.steps[step.index]
-            assert isinstance(kernel, Kernel)
-            active.append(kernel)
-            lasting.append(lengths[step.index].all)
-            sending.append(step)
-    estimate = estimates[computing.index] if computing is not None else None
-    speed, shares = rates.of(estimate, active, lasting)
-    if computing is not None:
-        # The gap behind a kernel is no work: it is not slowed, and thins the speed of kernel and gap together.
-        length = lengths[computing.index]
-        slowed = length.all + length.last / speed - length.last
-        computing.at(now, length.all / slowed if slowed else 1.0)
-    for step, share in zip(sending, shares, strict=True):
-        step.at(now, share)
+    def _set_speeds(self, running: dict[int, _UnderWay], now: float) -> None:
+        """The speeds of what runs at once."""
+        computing = running.get(0)
+        if computing is not None and len(running) == 1:
+            computing.at(now, 1.0)
+            return
+        sending = [step for lane, step in running.items() if lane and step.left > 0]
+        key = tuple([step.index for step in sending])
+        together = self._together.get(key)
+        if together is None:
+            active = [self._block.steps[index] for index in key]
+            lasting = [self._lengths[index].all for index in key]
+            together = self._together[key] = self._rates.together(active, lasting)  # type: ignore[arg-type]  # kernels
+        estimate = self._estimates[computing.index] if computing is not None else None
+        speed, shares = self._rates.beside(estimate, together)
+        if computing is not None:
+            # The gap behind a kernel is no work: it is not slowed, and thins the speed of kernel and gap together.
+            length = self._lengths[computing.index]
+            slowed = length.all + length.last / speed - length.last
+            computing.at(now, length.all / slowed if slowed else 1.0)
+        for step, share in zip(sending, shares, strict=True):
+            step.at(now, share)

@@ -129,7 +129,7 @@ def _alone(order: Order, rank: OneRank) -> Placed:
     ends: list[float] = []
     entered = now = last = rank.entered[0]
     free = waited = 0.0
-    for length in map(rank.length, order):
+    for length in map(rank.all.__getitem__, order):
         starts.append(now)
         if length.all:
             last = now + length.last

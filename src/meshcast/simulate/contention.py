@@ -70,6 +70,16 @@ class Contention:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Collectives under way at once: their speeds as shares of those alone, and the shares of the device that they take."""
+
+    shares: list[float]
+    memory: float
+    cores: float
+    taking: bool  # whether they take anything of a device
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedShares:
     """The speeds of what is under way at once, as shares of the speed alone."""
@@ -81,15 +91,27 @@ class SpeedShares:
         self, compute: KernelEstimate | None, active: Sequence[Kernel], seconds: Sequence[float]
     ) -> tuple[float, list[float]]:
         """The speed of a compute kernel (1 where there is none) and those of collectives beside it."""
+        return self.beside(compute, self.together(active, seconds))
+
+    def together(self, active: Sequence[Kernel], seconds: Sequence[float]) -> Together:
+        """What collectives leave each other, and take of the device, whatever is computed beside them."""
         shares = list(self.network.shares(active)) if len(active) > 1 else [1.0] * len(active)
         contention = self.contention
         if contention is None or not active:
-            return 1.0, shares
+            return Together(shares, 0.0, 0.0, False)
         memory = cores = 0.0
         for kernel, lasting, share in zip(active, seconds, shares, strict=True):
             taken = contention.taken(kernel, lasting)
             memory += taken.memory * share
             cores += taken.cores
+        return Together(shares, memory, cores, True)
+
+    @staticmethod
+    def beside(compute: KernelEstimate | None, sending: Together) -> tuple[float, list[float]]:
+        """The speed of a compute kernel (1 where there is none) and those of collectives beside it."""
+        shares, memory, cores = sending.shares, sending.memory, sending.cores
+        if not sending.taking:
+            return 1.0, shares
         time = compute.time if compute is not None else 0.0
         if compute is None or not time:
             speed = 1 / memory if memory > 1 else 1.0

@@ -16,16 +16,17 @@ block has two lengths: `all`, after which another can begin, and `last`, when it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from meshcast.base import Group
+from meshcast.base import Group, KeptBeside
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import CostKey, Kernel, LoopStep, LoweredProgram, Step
 from meshcast.simulate.block_times import Placed, place
 from meshcast.simulate.contention import Contention, SpeedShares
 from meshcast.simulate.critical import critical_path, flattened, shortened
+from meshcast.simulate.executed import Executed, executed
 from meshcast.simulate.exposure import covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.lengths import NOTHING, Length
@@ -33,6 +34,7 @@ from meshcast.simulate.network import CommunicationTime, KernelNetwork, Unconten
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import (
     COMMUNICATION,
+    COMPUTE,
     COPY,
     Breakdown,
     GroupTime,
@@ -97,9 +99,9 @@ class Simulator:
         """The timeline of one rank."""
         return self.timeline(self.with_times(kernels, network))
 
-    def timeline(self, rank: RankRun, *, paths: bool = True) -> Timeline:
-        """The timeline of a rank of this program; without its critical path where nobody asks for that."""
-        timeline, length = rank.timeline(self.plan, paths=paths)
+    def timeline(self, rank: RankRun, *, spans: bool = True, paths: bool = True) -> Timeline:
+        """The timeline of a rank of this program; without its spans or its critical path where nobody asks for them."""
+        timeline, length = rank.timeline(self.plan, spans=spans, paths=paths)
         parts, gap = timeline.breakdown, length.all - length.last
         return replace(
             timeline,
@@ -132,6 +134,7 @@ class RankRun:
         self._network = network
         self._alone: dict[CostKey, Length] = {}  # of compute kernels at full speed: equal ones are as long
         self._blocks: dict[int, tuple[list[Length], Placed]] = {}  # by identity: whoever asks holds the plan
+        self._asked: dict[int, list[KernelEstimate | None]] = {}  # the same
         self.rates = rates
 
     def length(self, block: BlockPlan) -> Length:
@@ -149,15 +152,28 @@ class RankRun:
             lengths = [
                 self.kernel(step)
                 if isinstance(step, Kernel)
-                else costliest(map(self.length, bodies)).at_least(self.copying(step)).times(_trips(step))
+                else costliest([self.length(body) for body in bodies]).at_least(self.copying(step)).times(_trips(step))
                 for step, bodies in zip(block.steps, block.bodies, strict=True)
             ]
             placed = place(block, lengths, self.estimates(block), self.rates)
             found = self._blocks[id(block)] = lengths, placed
         return found
 
-    def executed(self, block: BlockPlan, count: int = 1) -> Iterator[tuple[Kernel, int]]:
-        """Every kernel of a block with how often it runs, in the order in which they start: of branches the longer one."""
+    def executed(self, plan: BlockPlan) -> Executed:
+        """Every kernel of a plan with how often it runs, in the order in which they start: of branches the longer one."""
+        taken: list[int] = []
+        waiting = [plan]
+        while waiting:
+            block = waiting.pop()
+            taken.append(block.orders.index(self.placed(block).order))
+            for bodies in filter(None, block.bodies):
+                body = self._longest(bodies)
+                assert body is not None
+                taken.append(next(number for number, each in enumerate(bodies) if each is body))
+                waiting.append(body)
+        return executed(plan, tuple(taken), lambda: self._walked(plan))
+
+    def _walked(self, block: BlockPlan, count: int = 1) -> Iterator[tuple[Kernel, int]]:
         around = [(iter(self.placed(block).order), block, count)]
         while around:
             order, block, count = around[-1]
@@ -173,38 +189,39 @@ class RankRun:
 
     def _longest(self, bodies: Sequence[BlockPlan]) -> BlockPlan | None:
         """The body of a loop, or of branches the first of those that take longest."""
-        return max(bodies, key=lambda body: self.length(body).all, default=None)
+        return max(bodies, key=lambda body: self.length(body).all, default=None) if len(bodies) != 1 else bodies[0]
 
-    def timeline(self, block: BlockPlan, *, paths: bool = True) -> tuple[Timeline, Length]:
-        """A block with all that runs in it; without its critical path where nobody asks for that."""
+    def timeline(self, block: BlockPlan, *, spans: bool = True, paths: bool = True) -> tuple[Timeline, Length]:
+        """A block with all that runs in it; without its spans or its critical path where nobody asks for them."""
         lengths, placed = self._timed(block)
+        streams = streams_of(block)
         inner: dict[int, Timeline] = {}
         for index, (step, bodies) in enumerate(zip(block.steps, block.bodies, strict=True)):
-            if not isinstance(step, Kernel):
+            if not streams[index]:
                 body = self._longest(bodies)
-                longest = EMPTY if body is None else self.timeline(body, paths=paths)[0]
+                longest = EMPTY if body is None else self.timeline(body, spans=spans, paths=paths)[0]
                 inner[index] = longest.lasting(self.copying(step), "waiting for the host's memory")
-        spans: list[Span | Repeat] = []
-        slower: list[float] = []  # than alone, by span
-        for index in placed.order:
-            step, start, end = block.steps[index], placed.starts[index], placed.ends[index]
-            if isinstance(step, Kernel):
-                stream, channel = stream_of(step), block.lanes[index] if block.lanes else 0
-                spans.append(Span(kernel=step, stream=stream, start=start, end=end, channel=channel))
-                slower.append(0.0 if stream == COPY else _longer(end - start, lengths[index].all))
-            else:
-                repeat = Repeat(label="branch", body=inner[index], trips=1, start=start, end=end)
-                if isinstance(step, LoopStep):
-                    repeat = replace(
-                        repeat, label=step.label, trips=step.trips, host_bytes=step.host_bytes,
-                        fetched_bytes=step.fetched_bytes, copying=self.copying(step),
-                    )  # fmt: skip
-                spans.append(repeat)
-                slower.append(0.0)
-        timeline = self._summed(spans, slower, placed.length.all)
+        timeline = self._summed(block, lengths, placed, inner)
+        if spans:
+            steps = tuple(self._span(block, placed, index, inner.get(index)) for index in placed.order)
+            timeline = replace(timeline, spans=steps)
         if paths:
             timeline = replace(timeline, path=critical_path(block, placed, inner, self._is_memory))
         return timeline, placed.length
+
+    def _span(self, block: BlockPlan, placed: Placed, index: int, body: Timeline | None) -> Span | Repeat:
+        """A step in time."""
+        step, start, end = block.steps[index], placed.starts[index], placed.ends[index]
+        if isinstance(step, Kernel):
+            channel = block.lanes[index] if block.lanes else 0
+            return Span(kernel=step, stream=stream_of(step), start=start, end=end, channel=channel)
+        assert body is not None
+        if not isinstance(step, LoopStep):
+            return Repeat(label="branch", body=body, trips=1, start=start, end=end)
+        return Repeat(
+            label=step.label, body=body, trips=step.trips, start=start, end=end, host_bytes=step.host_bytes,
+            fetched_bytes=step.fetched_bytes, copying=self.copying(step),
+        )  # fmt: skip
 
     def copying(self, step: Step) -> float:
         """Seconds that what a turn of a loop moves to or from the host's memory takes, beside its kernels."""
@@ -212,12 +229,17 @@ class RankRun:
 
     def estimates(self, block: BlockPlan) -> list[KernelEstimate | None]:
         """The estimate of every step that speeds under contention depend on; empty where no speed changes."""
-        if self.rates is None or not block.concurrent:
-            return []
-        return [
-            self._kernels[step] if isinstance(step, Kernel) and step.collective is None else None
-            for step in block.steps
-        ]
+        return self._answers(block) if self.rates is not None and block.concurrent else []
+
+    def _answers(self, block: BlockPlan) -> list[KernelEstimate | None]:
+        """The estimate of every compute kernel and copy of a block, by step."""
+        found = self._asked.get(id(block))
+        if found is None:
+            found = self._asked[id(block)] = [
+                self._kernels[step] if isinstance(step, Kernel) and step.collective is None else None
+                for step in block.steps
+            ]
+        return found
 
     def kernel(self, kernel: Kernel, speed: float = 1.0) -> Length:
         """A kernel alone, on a device of this compute speed as a share of the full one; gaps are the host's, and stay."""
@@ -247,7 +269,12 @@ class RankRun:
         """Whether memory limits a compute kernel."""
         return self._kernels[kernel].moves_data
 
-    def _summed(self, spans: Sequence[Span | Repeat], slower: Sequence[float], duration: float) -> Timeline:
+    def _summed(
+        self, block: BlockPlan, lengths: Sequence[Length], placed: Placed, inner: Mapping[int, Timeline]
+    ) -> Timeline:
+        """Where a block's time goes, and its energy."""
+        streams, answers, duration, gap = streams_of(block), self._answers(block), placed.length.all, self._kernels.gap
+        starts, ends = placed.starts, placed.ends
         nested, slowdown = Breakdown(), Slowdown()
         compute = memory = overhead = energy = 0.0
         compute_slower = communication_slower = 0.0
@@ -255,32 +282,41 @@ class RankRun:
         sending: list[tuple[float, float, Group]] = []
         copying: list[Interval] = []
         groups: dict[Group, GroupTime] = {}
-        for span, extra in zip(spans, slower, strict=True):
-            if isinstance(span, Repeat):
-                occupied.append((span.start, span.end))
-                nested += span.body.breakdown * span.trips
-                energy += span.body.energy * span.trips
-                slowdown += span.body.slowdown * span.trips
-                for group in span.body.groups:
-                    _add(groups, group.times(span.trips))
-            elif span.stream == COMMUNICATION:
-                assert span.kernel.collective is not None
-                sending.append((span.start, span.end, span.kernel.collective.group))
-                communication_slower += extra
-            elif span.stream == COPY:
-                copying.append((span.start, span.end))
-                energy += self._kernels[span.kernel].energy
-            else:
-                occupied.append((span.start, span.end))
-                estimate = self._kernels[span.kernel]
-                fixed = min(estimate.overhead, estimate.time)
-                overhead += fixed + self._gap_after(estimate.time)
+        for index in placed.order:
+            start, end, estimate = starts[index], ends[index], answers[index]
+            stream = streams[index]
+            if stream == COMPUTE:
+                assert estimate is not None
+                occupied.append((start, end))
+                time, fixed = estimate.time, estimate.overhead
+                if fixed > time:
+                    fixed = time
+                overhead += fixed + (gap if time else 0.0)  # one that takes no time is none, and has no gap
                 energy += estimate.energy
+                extra = _longer(end - start, lengths[index].all)
                 compute_slower += extra
                 if estimate.moves_data:
-                    memory += estimate.time - fixed + extra
+                    memory += time - fixed + extra
                 else:
-                    compute += estimate.time - fixed + extra
+                    compute += time - fixed + extra
+            elif stream == COMMUNICATION:
+                kernel = block.steps[index]
+                assert isinstance(kernel, Kernel)
+                assert kernel.collective is not None
+                sending.append((start, end, kernel.collective.group))
+                communication_slower += _longer(end - start, lengths[index].all)
+            elif stream == COPY:
+                assert estimate is not None
+                copying.append((start, end))
+                energy += estimate.energy
+            else:
+                body, trips = inner[index], _trips(block.steps[index])
+                occupied.append((start, end))
+                nested += body.breakdown * trips
+                energy += body.energy * trips
+                slowdown += body.slowdown * trips
+                for group in body.groups:
+                    _add(groups, group.times(trips))
         waiting = covered([(0.0, duration)], occupied)[1]
         copied, waiting = covered(waiting, copying)
         exposed, rest, by_group = exposed_by(waiting, sending)
@@ -292,7 +328,7 @@ class RankRun:
             compute=compute, memory=memory + copied, exposed_communication=exposed, overhead=overhead, idle=rest
         )
         return Timeline(
-            spans=tuple(spans),
+            spans=(),
             duration=duration,
             breakdown=nested + own,
             communication_busy=sum(group.busy for group in groups.values()),
@@ -313,6 +349,16 @@ def _add(groups: dict[Group, GroupTime], more: GroupTime) -> None:
     if found is not None:
         more = GroupTime(group=more.group, busy=found.busy + more.busy, exposed=found.exposed + more.exposed)
     groups[more.group] = more
+
+
+_STREAMS: KeptBeside[tuple[str, ...]] = KeptBeside(1024)  # of each block of as many programs as plans are kept of
+
+
+def streams_of(block: BlockPlan) -> tuple[str, ...]:
+    """The stream of each of a block's steps; nothing for loops and branches, which take all."""
+    return _STREAMS.of(
+        block, None, lambda: tuple(stream_of(step) if isinstance(step, Kernel) else "" for step in block.steps)
+    )
 
 
 EMPTY = Timeline(spans=(), duration=0.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)

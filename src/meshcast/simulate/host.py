@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from meshcast.base import format_time
+from meshcast.base import KeptBeside, format_time
 from meshcast.lower import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
 
 MIN_GRAPH = 5
@@ -176,8 +176,15 @@ def _is_graph(neighbours: Sequence[Step], graphs: bool) -> bool:
     return graphs and len(neighbours) >= MIN_GRAPH
 
 
-def _runs(steps: Iterable[Step]) -> list[list[Step]]:
+_RUNS: KeptBeside[list[list[Step]]] = KeptBeside(1024)  # of the blocks of as many programs as are kept
+
+
+def _runs(steps: tuple[Step, ...]) -> list[list[Step]]:
     """Steps in order, those that can share a CUDA graph together."""
+    return _RUNS.of(steps, None, lambda: _found_runs(steps))
+
+
+def _found_runs(steps: Iterable[Step]) -> list[list[Step]]:
     runs: list[list[Step]] = []
     open_run = False
     for step in steps:

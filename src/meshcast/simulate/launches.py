@@ -23,6 +23,7 @@ import functools
 import math
 from bisect import bisect_left
 
+from meshcast.base import KeptBeside
 from meshcast.estimate import has_large_prime, solver_path
 from meshcast.hardware import Device
 from meshcast.lower import (
@@ -79,8 +80,16 @@ def hidden_launches(lowered: LoweredProgram, device: Device) -> int:
     """Launches of a step beyond the kernels of its schedule; none where another backend than XLA:GPU's made them."""
     if lowered.backend != "xla-gpu":
         return 0
+    cores, architecture = device.cores, device.architecture
+    return _HIDDEN.of(lowered, (cores, architecture), lambda: _hidden_launches(lowered, cores, architecture))
+
+
+_HIDDEN: KeptBeside[int] = KeptBeside(64)  # of as many programs as plans are kept of
+
+
+def _hidden_launches(lowered: LoweredProgram, cores: int, architecture: str) -> int:
     known: dict[CostKey, int] = {}
-    hidden = summing_launches(lowered, device.cores, device.architecture)
+    hidden = summing_launches(lowered, cores, architecture)
     hidden += _questions(lowered.schedule, {loop.label for loop in lowered.workload.data_loops})
     for kernel, count in lowered.schedule.walk():
         if isinstance(kernel.geometry, Transform | SortGeometry | Factorisation | Convolution):

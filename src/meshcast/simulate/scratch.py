@@ -4,8 +4,9 @@ XLA gives every call of a library a workspace as a further result, alive while t
  - cuBLAS: 32 MiB from Hopper on, 4 MiB before (matmul_utils / gemm_rewriter.cc);
  - cuDNN attention, backward: dQ in f32 and a row sum per query;
  - cuDNN convolutions: what `lower/convolutions.py` pads there.
-A product whose K is split has its partial sums (`lower/splits.py`), a product of bytes that are not K-major a transposed
-copy, a small vector-matrix product its single products. Sorts work on a copy.
+A product whose K is split has its partial sums, and copies of its operands where K has no equal parts (`lower/splits.py`); a
+product of bytes that are not K-major has a transposed copy, a small vector-matrix product its single products.
+Sorts work on a copy.
 
 Whether a product goes to cuBLAS or stays XLA's own Triton kernel is found out by timing both. What the ground truth shows
 of it, and what is taken here: small products, few rows, and rows that are not a multiple of 16 bytes, stay with Triton; f32
@@ -19,7 +20,7 @@ from __future__ import annotations
 import math
 
 from meshcast.hardware import Device
-from meshcast.lower import SPLIT_TILE, Kernel, KernelKind, is_summed, is_tiny, partial_bytes, split_parts
+from meshcast.lower import SPLIT_TILE, Kernel, KernelKind, is_summed, is_tiny, padded_bytes, partial_bytes, split_parts
 from meshcast.workload import Attention, Convolution, Gemm, SortGeometry, element_bytes
 
 WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
@@ -89,12 +90,16 @@ def _left_to_triton(kernel: Kernel) -> bool:
 
 
 def calls_cublas(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool = True) -> bool:
-    """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not."""
+    """Whether autotuning is taken to choose cuBLAS; an epilogue of XLA's own says that it did not.
+
+    The epilogue of a product that is split is computed behind its sum, by another kernel: it says nothing of the product.
+    """
     if not _can_call(shape, device):
         return False
     if not tuned:
         return True
-    return not kernel.vector_flops and _cublas_wins(shape, device)
+    alone = not kernel.vector_flops or split_parts(shape, device.cores, device.architecture) > 1
+    return alone and _cublas_wins(shape, device)
 
 
 def _can_call(shape: Gemm, device: Device) -> bool:
@@ -128,7 +133,7 @@ def _product(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool) -> int
     if is_summed(shape):
         return int(shape.batch * shape.m * shape.n * shape.k * element_bytes(shape.lhs_dtype))
     parts = split_parts(shape, device.cores, device.architecture) if tuned else 1  # cuBLAS sums in its workspace
-    partial = partial_bytes(shape, parts)
+    partial = partial_bytes(shape, parts) + padded_bytes(shape, parts)
     if not calls_cublas(kernel, shape, device, tuned=tuned):
         return partial
     workspace = _workspace(device)

@@ -127,7 +127,7 @@ def write_suite(model: GraphModel, folder: Path, *, likes: Sequence[str], seed: 
     if folder.exists() and any(folder.iterdir()):
         raise UsageError("is not empty", where=str(folder), fix="give a new folder: a suite is what its manifest lists")
     chosen = list(likes) or sorted({each.family for each in model.settings})
-    rows = []
+    rows: list[dict[str, Any]] = []
     for like in chosen:
         for number in range(count):
             nodes = SUITE_NODES[number % len(SUITE_NODES)]

@@ -11,11 +11,12 @@ from meshcast.tables.distribution import Picked as Picked
 from meshcast.tables.distribution import parse_distribution as parse_distribution
 from meshcast.tables.files import list_names as list_names
 from meshcast.tables.files import read_tables as read_tables
+from meshcast.tables.kernels import EmbeddingKernels as EmbeddingKernels
 from meshcast.tables.kernels import LookUpParameters as LookUpParameters
-from meshcast.tables.kernels import TableKernels as TableKernels
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters
 from meshcast.tables.placing import PlacedTable as PlacedTable
 from meshcast.tables.placing import ShardingProblem as ShardingProblem
+from meshcast.tables.plan_files import read_plan as read_plan
 from meshcast.tables.planner import FoundSharding as FoundSharding
 from meshcast.tables.planner import search as search
 from meshcast.tables.sharding import Sharding as Sharding

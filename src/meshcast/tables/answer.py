@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy as np
 from meshcast.base import InfeasibleError, UnsupportedError, UsageError, format_bytes
 from meshcast.hardware import Cluster, Device, resolve
 from meshcast.tables.dense import DensePart, dense_part
-from meshcast.tables.kernels import TableKernels
+from meshcast.tables.kernels import EmbeddingKernels
 from meshcast.tables.placing import PlacedTable, ShardingProblem
+from meshcast.tables.plan_files import read_plan
 from meshcast.tables.planner import NO_FIT, search
 from meshcast.tables.sharding import TrainerRanks, longest_parts
 from meshcast.tables.step import Load, StepModel, StepTime
@@ -35,6 +37,7 @@ class TablesQuestion:
         wire: Precision of pooled rows that are sent.
         pipelined: Whether indices of the next batch travel meanwhile.
         memory_share: Share of a device's memory that tables and the dense part may take.
+        against: The file of a plan that somebody else made, to be timed beside ours.
     """
 
     tables: tuple[EmbeddingTable, ...]
@@ -48,6 +51,7 @@ class TablesQuestion:
     network: str = "alpha-beta"
     pipelined: bool = True
     memory_share: float = MEMORY_SHARE
+    against: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ class TablesAnswer:
     baselines: dict[str, float | None]
     memory_bytes: tuple[float, float]
     seconds: float
+    against: StepTime | None = None
 
     @property
     def bound(self) -> str:
@@ -87,6 +92,7 @@ class TablesAnswer:
             "bound_by": self.bound,
             "baselines_s": self.baselines,
             "memory_bytes": {"most": self.memory_bytes[0], "mean": self.memory_bytes[1], "capacity": self._capacity},
+            "against": self.against.to_json() if self.against else None,
             "samples_per_s": ranks.global_batch / self.step.step_s,
             "plan": [
                 {
@@ -113,6 +119,7 @@ def plan_tables(question: TablesQuestion) -> TablesAnswer:
     """
     started = time.perf_counter()
     problem = problem_of(question)
+    other = read_plan(question.against, question.tables, problem.ranks) if question.against is not None else None
     found = search(problem)
     if not found.fits:
         load, _ = problem.loaded(found.plan)
@@ -133,12 +140,13 @@ def plan_tables(question: TablesQuestion) -> TablesAnswer:
         baselines=baselines,
         memory_bytes=(float(load[Load.MEMORY].max()) + dense, float(np.mean(load[Load.MEMORY])) + dense),
         seconds=time.perf_counter() - started,
+        against=problem.model.told(*problem.loaded(other)) if other is not None else None,
     )
 
 
 def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[dict[str, Any]]:
     """What a batch does with every table, each alone on one device: one JSON object a table."""
-    kernels = TableKernels(device=_gpu(resolve(on)))
+    kernels = EmbeddingKernels(device=_gpu(resolve(on)))
     found = []
     for table in tables:
         work = LookUps(
@@ -150,6 +158,7 @@ def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[
         backward = kernels.backward_call(kernels.backward(moved), kernels.backward_chain(moved), moved.look_ups)
         found.append({
             "table": table.name, "rows": table.rows, "dim": table.dim, "bytes": table.bytes, "indices": str(table.indices),
+            "pooling": table.pooling,
             "look_ups": moved.look_ups, "different": moved.different, "missed": moved.missed, "hottest": moved.hottest,
             "in_long_runs": moved.in_long_runs, "forward_s": float(forward) + host, "backward_s": float(backward) + host,
         })  # fmt: skip
@@ -163,7 +172,7 @@ def problem_of(question: TablesQuestion) -> ShardingProblem:
     ranks = _ranks(question, cluster)
     if question.wire not in WIRES:
         raise UsageError(f"no wire precision {question.wire!r}", where="--wire", fix="one of " + ", ".join(WIRES))
-    kernels = TableKernels(device=device)
+    kernels = EmbeddingKernels(device=device)
     dense = DensePart()
     if question.layers is not None:
         dense = dense_part(

@@ -136,7 +136,7 @@ class UpdateParameters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableKernels:
+class EmbeddingKernels:
     """Seconds of look-ups and updates on one device; tables of a rank share a kernel, to which each adds its own."""
 
     device: Device

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.tables.kernels import TableKernels
+from meshcast.tables.kernels import EmbeddingKernels
 from meshcast.tables.sharding import Sharding, ShardLoad, TrainerRanks, loads, shardings
 from meshcast.tables.step import LOADS, Load, StepModel
 from meshcast.tables.table import EmbeddingTable
@@ -39,7 +39,7 @@ class ShardingProblem:
 
     tables: tuple[EmbeddingTable, ...]
     ranks: TrainerRanks
-    kernels: TableKernels
+    kernels: EmbeddingKernels
     model: StepModel
     memory_bytes: float
     wire: float = 4.0

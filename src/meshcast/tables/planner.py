@@ -6,16 +6,17 @@ Baselines, each placing the heaviest first on the rank that has least of the sam
 - max-degree: every table cut into as many columns as it can be, by look-ups times dimension;
 - row-wise: every table's rows over all ranks.
 
-The search takes the best of these, and of tables put one by one where the step is shortest then; tables of the slowest rank
-are tried in every other way and place; and some tables at a time are taken out and put back, heaviest first. Only what is
-faster is kept, so that no baseline is ever better. It draws from a fixed seed, and its length is counted in tries, so that
-its answer is always the same.
+The search takes the best few of these, of the heaviest tables cut and the others whole, and of tables put one by one where
+the step is shortest then; tables of the slowest rank are tried in every other way and place; and some tables at a time are
+taken out and put back, heaviest first. Only what is faster is kept, so that no baseline is ever better. It draws from a
+fixed seed, and its length is counted in tries, so that its answer is always the same.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,7 @@ Floats = npt.NDArray[np.float64]
 Plan = list[PlacedTable]
 TRIES, TRIES_A_TABLE = 4000, 200  # of one table in one way, beside the first pass over all tables
 WHOLE = Sharding(way="table")
+STARTS = 3
 NO_FIT = 1e6  # seconds: steps of plans that do not fit take longer
 
 
@@ -51,15 +53,54 @@ def search(problem: ShardingProblem, *, tries: int | None = None, seed: int = 0)
     tries = min(TRIES, TRIES_A_TABLE * len(problem.tables)) if tries is None else tries
     plans = {name: make(problem) for name, make in BASELINES.items()}
     baselines = {name: (tuple(plan), problem.step(plan)) for name, plan in plans.items()}
-    starts = [*plans.values(), _one_by_one(problem)]
-    state = _State(problem, min(starts, key=problem.step))
-    state.improve(tries // 2)
-    draw = random.Random(seed)
-    state.rebuild(tries // 2, draw)
-    state.improve(tries // 4)
-    # Anew, as sums of differences drift; and never behind where it started from.
-    best = min((state.plan, *plans.values()), key=problem.step)
+    starts = sorted([*plans.values(), _one_by_one(problem), *_mixed(problem)], key=problem.step)
+    found = [starts[0]]
+    for start in _unlike(starts)[:STARTS]:
+        state = _State(problem, start)
+        state.improve(tries // (2 * STARTS))
+        state.rebuild(tries // (2 * STARTS), random.Random(seed))
+        state.improve(tries // (4 * STARTS))
+        found.append(state.plan)
+    best = min(found, key=problem.step)
     return FoundSharding(plan=tuple(best), seconds=problem.step(best), baselines=baselines)
+
+
+def _unlike(plans: Sequence[Plan]) -> list[Plan]:
+    """Plans that cut tables differently, in order."""
+    ways = {tuple(placed.sharding for placed in plan): plan for plan in reversed(plans)}
+    return list(reversed(ways.values()))
+
+
+def _mixed(problem: ShardingProblem) -> Iterator[Plan]:
+    """The heaviest tables cut one way, the others whole or, where small, on all ranks; by their seconds, heaviest first."""
+    weights = [_weight(problem, table) for table in range(len(problem.tables))]
+    order = sorted(range(len(weights)), key=lambda each: -weights[each])
+    data, most = Sharding(way="data"), min(len(order), 4 * problem.ranks.devices)
+    counts = sorted({min(k, most) for k in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)})
+    for heavy, cut, shared in itertools.product(counts, ("row", "column", "table-row"), (False, True)):
+        if not heavy and cut != "row":
+            continue
+        plan: dict[int, PlacedTable] = {}
+        totals = np.zeros(problem.ranks.devices)
+        for place, table in enumerate(order):
+            ways = problem.options[table]
+            small = data if shared and data in ways else WHOLE if WHOLE in ways else ways[0]
+            way = max((each for each in ways if each.way == cut), key=lambda each: each.columns, default=small)
+            plan[table] = _lightest(problem, totals, weights[table], way if place < heavy else small)
+        yield [plan[table] for table in range(len(plan))]
+
+
+def _lightest(problem: ShardingProblem, totals: Floats, weight: float, way: Sharding) -> PlacedTable:
+    """A table where there is least so far; its weight is added there."""
+    if way.way in ("row", "data"):
+        totals += weight / len(totals)
+        return PlacedTable(sharding=way)
+    node = problem.ranks.node if way.way in ("table-row", "grid") else 1
+    held = totals.reshape(-1, node).max(axis=1)
+    spots = np.argsort(held, kind="stable")[: way.columns]
+    for spot in spots:
+        totals[spot * node : (spot + 1) * node] += weight / way.columns / node
+    return PlacedTable(sharding=way, places=tuple(sorted(spots.tolist())))
 
 
 def _by_table(measure: Callable[[ShardingProblem, int], float]) -> Callable[[ShardingProblem], Plan]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshcast.tables.kernels import TableKernels
+from meshcast.tables.kernels import EmbeddingKernels
 from meshcast.tables.table import STATE_BYTES, EmbeddingTable
 from meshcast.tables.traffic import LookUps
 
@@ -108,7 +108,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def loads(
-    table: EmbeddingTable, sharding: Sharding, ranks: TrainerRanks, kernels: TableKernels, wire: float
+    table: EmbeddingTable, sharding: Sharding, ranks: TrainerRanks, kernels: EmbeddingKernels, wire: float
 ) -> list[ShardLoad]:
     """One load, or two where the first shard has the hottest row: what a shard puts on its rank.
 
@@ -129,7 +129,7 @@ def loads(
 
 
 def _load(
-    table: EmbeddingTable, sharding: Sharding, kernels: TableKernels, wire: float, rows_over: int, dim: int, batch: int,
+    table: EmbeddingTable, sharding: Sharding, kernels: EmbeddingKernels, wire: float, rows_over: int, dim: int, batch: int,
     look_ups: float,
 ) -> ShardLoad:  # fmt: skip
     rows = -(-table.rows // rows_over)
@@ -163,7 +163,9 @@ def _work(table: EmbeddingTable, rows_over: int, dim: int, batch: int, look_ups:
     )  # fmt: skip
 
 
-def longest_parts(tables: Sequence[EmbeddingTable], ranks: TrainerRanks, kernels: TableKernels) -> tuple[float, float]:
+def longest_parts(
+    tables: Sequence[EmbeddingTable], ranks: TrainerRanks, kernels: EmbeddingKernels
+) -> tuple[float, float]:
     """Seconds of the longest block of any table's look-ups, and of the longest chain of any update."""
     blocks, chains = [0.0], [0.0]
     for table in tables:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.tables.dense import DensePart
-from meshcast.tables.kernels import TableKernels
+from meshcast.tables.kernels import EmbeddingKernels
 from meshcast.tables.wires import TableWires
 
 Floats = npt.NDArray[np.float64]
@@ -68,7 +68,7 @@ class StepModel:
 
     wires: TableWires
     dense: DensePart
-    kernels: TableKernels
+    kernels: EmbeddingKernels
     block_s: float = 0.0
     chain_s: float = 0.0
     pipelined: bool = True

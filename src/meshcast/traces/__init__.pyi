@@ -1,3 +1,6 @@
+from meshcast.traces.anonymous import coarse as coarse
+from meshcast.traces.anonymous import coarse_size as coarse_size
+from meshcast.traces.anonymous import parse_coarseness as parse_coarseness
 from meshcast.traces.format_names import FORMAT_NAMES as FORMAT_NAMES
 from meshcast.traces.formats import write_trace as write_trace
 from meshcast.traces.kineto import write_kineto as write_kineto

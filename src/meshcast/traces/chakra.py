@@ -131,7 +131,7 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
 
     Raises:
         UsageError: They cannot be written there.
-        InfeasibleError: The disk has not the room for them.
+        OutputError: The disk has not the room for them.
     """
     what = what or planned(job, wanted)
     with whole_files(wanted.prefix, fix=ANOTHER_PLACE) as staged:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import meshcast as mc
-from meshcast.base.errors import InputError, MeshcastError
+from meshcast.base.errors import InputError, MeshcastError, UsageError
 from meshcast.cli.app import app
 from meshcast.evidence.validate.runs.rows import read_run_rows
 from meshcast.jobs.stated.extras import Extras
 from meshcast.jobs.stated.file import job_text, read_job
 from meshcast.jobs.stated.run import StatedRun
+from meshcast.jobs.stated.target import run_target
 from tests.evidence.validate.test_validate_runs import HEADER, ROWS
 
 JOB = """\
@@ -102,6 +104,13 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ('device = "h100-sxm"\n', "", 21, "a device of the catalogue (device) or a cluster (on) is needed"),
         ("heads = 4\nkv_heads", "kv_heads", 5, "the model's heads"),
         ("devices = 8", "devices = 8\nscale_out = \"infinibad-ndr\"", 24, "did you mean 'infiniband'?"),
+        ("devices = 8", 'devices = 8\nscale_up = "foo-8"', 24, "cluster.scale_up: no 'foo-8' is known"),
+        ("gbs = 16", "gbs = 9999999999", 15, "at least 1, up to 2,147,483,648, got 9999999999"),
+        ("[plan]", "[[plan]]", 14, "plan: expected one table, got a list of them: write [plan], not [[plan]]"),
+        ("fsdp = 8", "fsdp = 3", 17, "fsdp=3 does not divide the 8 ranks that share the batch"),
+        ("fsdp = 8", "dp = 3\nfsdp = 8", 17, "dp=3 is not what 8 ranks leave"),
+        ("fsdp = 8", "fsdp = 8\nep = 2", 18, "ep=2 shares out experts, and llama-9 has none"),
+        ("fsdp = 8", "pp = 2\nvp = 4", 18, "2 layers leave parts of pp=2 x vp=4 empty"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
@@ -111,6 +120,60 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, lin
         mc.predict(path)
     assert caught.value.where == f"{path}:{line}"
     assert says in caught.value.message
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says", "code"),
+    [
+        ('"bf16"', '"fp99"', 18, "precision=fp99 is none of", 2),
+        ('"maxtext"', '"maxtext"\noverlap = "what"', 27, "no overlap 'what'", 2),
+        ("fsdp = 8", "cp = 8", 17, "264 is not divisible by 2 x cp=8", 3),
+    ],
+)
+def test_what_a_file_says_is_not_blamed_on_a_flag(
+    tmp_path: Path, old: str, new: str, line: int, says: str, code: int
+) -> None:
+    path = written(tmp_path, JOB.replace("seq = 256", "seq = 264").replace(old, new))
+    with pytest.raises(MeshcastError) as caught:
+        mc.predict(path)
+    assert (caught.value.where, caught.value.exit_code) == (f"{path}:{line}", code)
+    assert says in caught.value.message
+    if old == '"maxtext"':
+        with pytest.raises(MeshcastError) as asked:
+            mc.predict(path, overlap="nonsense")
+        assert asked.value.where == "--overlap", "what was asked for expressly is not the file's"
+
+
+def test_a_row_of_a_run_that_contradicts_itself_is_taken_as_near_as_can_be() -> None:
+    """It has run, whatever its cells say: what is a mistake in a file of one's own is assumed there."""
+    run = replace(RUN, model="llama3-8b", counts={"seq": 2048, "gbs": 16}, degrees={"fsdp": 3}, mbs=1.0, extra=Extras())
+    target = run_target(run)
+    assert (target.plan["fsdp"], target.missing) == (16, ())
+    assert target.contradictions == ("fsdp=16: fsdp=3 does not divide the 16 ranks that share the batch",)
+    assert target.contradictions[0] in target.assumptions
+
+
+def test_compare_takes_the_cluster_of_the_job(tmp_path: Path) -> None:
+    path = written(tmp_path, JOB)
+    code, out, _ = invoke("compare", str(path), "--fidelity", "analytical", "--no-folder", "--json")
+    assert code == 0
+    cell = json.loads(out.splitlines()[0])
+    assert (cell["on"], cell["step_time_s"]) == ("dgx-h100", mc.predict(path).step_time_s)
+    other = tmp_path / "other.toml"
+    other.write_text(JOB.replace('device = "h100-sxm"', 'on = "dgx-h200"'))
+    with pytest.raises(UsageError, match="2 different clusters"):
+        mc.compare([path, other], fidelities="analytical")
+    with pytest.raises(UsageError, match="no device is given"):
+        mc.compare([path, "llama3-tiny"], fidelities="analytical")
+
+
+def test_compare_says_why_a_job_has_no_answer_as_every_verb_does(tmp_path: Path) -> None:
+    path = str(written(tmp_path, JOB.replace("gbs = 16", "gbs = 15")))
+    code, _, told = invoke("compare", path, "--on", "dgx-h100", "--fidelity", "analytical", "--no-folder")
+    assert code == 2
+    assert f"meshcast: unreadable-input: {path}:15: the job lacks a batch that fits" in told
+    assert "fix: use gbs=" in told
 
 
 def test_another_schema_is_no_job(tmp_path: Path) -> None:
@@ -126,7 +189,7 @@ def test_the_file_of_a_row_answers_as_the_row_does(tmp_path: Path) -> None:
     runs.write_text("\n".join([HEADER, *ROWS]) + "\n")
     code, out, told = invoke("validate", "runs", str(runs), "--job-files", str(tmp_path / "jobs"), "--json")
     assert code == 0
-    assert "no file was written for 1 of 4 rows, which lack something: two-2" in told
+    assert "no file was written for 2 of 4 rows, which lack something: two-1, two-2" in told
     *lines, _ = map(json.loads, out.splitlines())
     assert lines[3]["job"] is None
     for line in lines[:2]:

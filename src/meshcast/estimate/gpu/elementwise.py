@@ -8,7 +8,9 @@ long as applying `exp` to it, and 2-byte results never reach the memory's bandwi
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
+from meshcast.base import made_quickly
 from meshcast.estimate.gpu.functions import INDEX_INSTRUCTIONS, index_instructions, instructions_per_work
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -51,6 +53,32 @@ def instructions(kernel: Kernel, machine: GpuMachine, plain: float | None = None
     return slower * (per_flop * kernel.vector_flops + per_function * kernel.transcendentals)
 
 
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopDemand:
+    """What a loop asks of a GPU, whatever its rates are.
+
+    Attributes:
+        elements: Results.
+        read: Bytes.
+        written: Bytes.
+        issued: Thread instructions.
+        bounded: Whether a block per 512 results has to be started.
+        recency: What was moved since the last use of those bytes.
+        cycles: That one thread needs for an element, each instruction and load waiting for the last.
+        finding: Thread instructions that find places and compute no number.
+    """
+
+    elements: float
+    read: float
+    written: float
+    issued: float
+    bounded: bool
+    recency: Recency | None
+    cycles: float
+    finding: float
+
+
 def loop(
     elements: float, read: float, written: float, issued: float, machine: GpuMachine, *, bounded: bool = True,
     recency: Recency | None = None, chained: float | None = None, finding: float = 0.0, waits: int = 0,
@@ -70,12 +98,35 @@ def loop(
         finding: Thread instructions that find places and compute no number.
         waits: Loads that a thread waits for, one after the other.
     """
+    return _looped(
+        demanded(
+            elements, read, written, issued, machine, bounded=bounded, recency=recency, chained=chained, finding=finding,
+            waits=waits,
+        ),
+        machine,
+    )  # fmt: skip
+
+
+def demanded(
+    elements: float, read: float, written: float, issued: float, machine: GpuMachine, *, bounded: bool = True,
+    recency: Recency | None = None, chained: float | None = None, finding: float = 0.0, waits: int = 0,
+) -> LoopDemand:  # fmt: skip
+    """What a loop asks for; arguments are those of `loop`."""
     p = machine.parameters
     waited = p.chain_cycles * (issued + finding) / max(1.0, elements) if chained is None else chained
     waited += p.wait_cycles * waits
-    chain = waited / machine.clock
-    moved = traffic(read, written, machine, recency=recency)
-    launched = blocks(elements, machine) if bounded else 0.0
+    return LoopDemand(
+        elements=elements, read=read, written=written, issued=issued, bounded=bounded, recency=recency, cycles=waited,
+        finding=finding,
+    )  # fmt: skip
+
+
+def _looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
+    """A loop on a GPU."""
+    issued, finding = demand.issued, demand.finding
+    chain = demand.cycles / machine.clock
+    moved = traffic(demand.read, demand.written, machine, recency=demand.recency)
+    launched = blocks(demand.elements, machine) if demand.bounded else 0.0
     started = launched / machine.block_rate
     found = finding / machine.instruction_rate
     compute = issued / machine.instruction_rate + found
@@ -105,7 +156,15 @@ def loop(
 
 
 def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
-    """An elementwise fusion, or any movement of data in one pass.
+    """An elementwise fusion, or any movement of data in one pass; what it asks for is worked out once for all rates."""
+    found = machine.loops.get(kernel.cost_key)
+    if found is None:
+        found = machine.loops[kernel.cost_key] = _demand(kernel, machine)
+    return _looped(found, machine)
+
+
+def _demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
+    """What an elementwise fusion asks for.
 
     Sums in it (reductions, windows, products of few elements) are loops of one thread, a load and its address a step. A
     framework's own code is none of XLA's loops: how it starts blocks, shares out sums and finds places is in the share of the
@@ -113,7 +172,7 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """
     p = machine.parameters
     if kernel.code is not None:
-        return loop(
+        return demanded(
             output_elements(kernel), kernel.read_bytes, kernel.written_bytes, instructions(kernel, machine), machine,
             bounded=False, recency=kernel.recency, chained=0.0,
         )  # fmt: skip
@@ -125,7 +184,7 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         steps = kernel.vector_flops * share
         issued += steps * p.step_instructions
         chained = p.step_cycles * steps / max(1.0, elements)
-    return loop(
+    return demanded(
         elements,
         read,
         written,

@@ -66,6 +66,7 @@ class GpuAnalytical:
     name = "analytical"
     fidelity = "analytical"
     by_kernel = True
+    by_arithmetic = True
 
     def __init__(self, calibration: GpuCalibration | None = None, *, cold_cache: bool = False) -> None:
         self.cold_cache = cold_cache

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from meshcast.base import made_quickly
+from meshcast.base import KeptBeside, made_quickly
 from meshcast.estimate import work
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.parameters import GpuParameters
 from meshcast.hardware import REACH_OF_TWO_PARTS, Device
+from meshcast.lower import CostKey
 
 if TYPE_CHECKING:
+    from meshcast.estimate.gpu.elementwise import LoopDemand
     from meshcast.estimate.gpu.tiles import TiledProduct
 
 # Where a p-norm joins arithmetic and memory, `d ln time / d ln compute` is `compute^p / (compute^p + memory^p)`: the share of
@@ -84,6 +88,9 @@ GENERATIONS = {
 EARLIER = GpuArchitecture()
 
 
+_LOOPS: KeptBeside[MutableMapping[CostKey, LoopDemand]] = KeptBeside(64)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GpuMachine:
     """Rates of one device in SI units."""
@@ -93,6 +100,12 @@ class GpuMachine:
     cold_cache: bool = False
     explaining: bool = False
     products: dict[TiledProduct, GpuWork] = field(default_factory=dict, init=False, repr=False, compare=False)  # timed
+
+    @cached_property
+    def loops(self) -> MutableMapping[CostKey, LoopDemand]:
+        """What loops ask for, to be added to: shared by machines with the same parameters and ratio of f64 lanes."""
+        vector = self.device.vector_flops
+        return _LOOPS.of(self.parameters, (vector["f32"], vector.get("f64")), WeakKeyDictionary)
 
     def named(self, *terms: tuple[str, str, float, str]) -> tuple[Term, ...]:
         """Terms (name, symbol, value, unit) of a formula; none unless somebody asks, as estimates are made in bulk."""

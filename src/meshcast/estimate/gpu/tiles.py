@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.base import KeptBeside
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import loop
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
@@ -84,57 +85,75 @@ def time_products(products: Iterable[TiledProduct], machine: GpuMachine) -> None
         machine.products.update(zip(some, _Tiled(some, machine).fastest(), strict=True))
 
 
-class _Tiled:
-    """Products in all ways: arrays have a row for each product, and a column for each tile and split of K."""
+class _Tilings:
+    """Products in all ways, as far as no memory enters: a row for each product, a column for each tile and split of K."""
 
     def __init__(self, products: Sequence[TiledProduct], machine: GpuMachine) -> None:
-        self._products, self._machine = products, machine
         p, generation = machine.parameters, machine.generation
-        self._bm, self._bn, self._splits = bm, bn, splits = _candidates()
+        self.bm, self.bn, self.splits = bm, bn, splits = _candidates()
         m, n, k = (_column([getattr(each, name) for each in products]) for name in ("m", "n", "k"))
         bk = _column([STEP_BYTES / each.width for each in products])
-        self._kept = (splits == 1) | ((k >= splits * bk * 2) & _column([each.split for each in products]).astype(bool))
-        self._kept &= (bm <= np.maximum(64, 2 * m)) & (bn <= np.maximum(64, 2 * n))
+        self.kept = (splits == 1) | ((k >= splits * bk * 2) & _column([each.split for each in products]).astype(bool))
+        self.kept &= (bm <= np.maximum(64, 2 * m)) & (bn <= np.maximum(64, 2 * n))
 
         rows, columns = np.ceil(m / bm), np.ceil(n / bn)
-        self._tiles = tiles = rows * columns * _column([each.batch for each in products]) * splits
-        self._steps = steps = np.ceil(k / (bk * splits))
+        self.tiles = tiles = rows * columns * _column([each.batch for each in products]) * splits
+        self.steps = steps = np.ceil(k / (bk * splits))
         macs_per_cycle = _column([each.peak / (2 * machine.sms * machine.device.peak_clock_hz) for each in products])
         fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
-        self._step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
+        self.step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
         stages = np.minimum(np.maximum(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
-        self._waiting = np.maximum(self._step, p.load_cycles / stages)
-        self._waves = waves = np.ceil(tiles / machine.sms)
+        self.waiting = np.maximum(self.step, p.load_cycles / stages)
+        self.waves = waves = np.ceil(tiles / machine.sms)
         # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
-        self._between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
-        self._compute = (waves * steps * self._waiting + (waves - 1) * self._between) / machine.clock
+        self.between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
+        self.compute = (waves * steps * self.waiting + (waves - 1) * self.between) / machine.clock
 
         shared = 0.5 if generation.clusters else 1.0
         sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
         busy = np.minimum(tiles, machine.sms)
         per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
-        self._fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
+        self.fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
+        self.results = [each.batch * each.m * each.n for each in products]
+        self.partial = np.where(splits > 1, splits * _column(self.results) * 4 / machine.cache_bandwidth, 0.0)
 
-        self._results = [each.batch * each.m * each.n for each in products]
+
+_TILINGS: KeptBeside[_Tilings] = KeptBeside(16)  # a pipeline's programs ask for nine; each has arrays of 2 MB
+
+
+def _tilings(products: Sequence[TiledProduct], machine: GpuMachine) -> _Tilings:
+    """The ways of products; the same for all GPUs that compute and cache alike."""
+    asked = tuple((e.batch, e.m, e.n, e.k, e.width, e.peak, e.split) for e in products)
+    alike = machine.sms, machine.clock, machine.device.peak_clock_hz, machine.cache_bandwidth, machine.shared_bytes
+    return _TILINGS.of(machine.parameters, (asked, alike, machine.generation), lambda: _Tilings(products, machine))
+
+
+class _Tiled:
+    """Products in all ways, with the bytes that each moves."""
+
+    def __init__(self, products: Sequence[TiledProduct], machine: GpuMachine) -> None:
+        self._products, self._machine = products, machine
+        self._ways = ways = _tilings(products, machine)
+        stream = machine.parameters.gemm_stream
         self._once = [
-            traffic(each.read, each.written, machine, efficiency=p.gemm_stream, recency=each.recency)
-            for each in products
+            traffic(each.read, each.written, machine, efficiency=stream, recency=each.recency) for each in products
         ]
-        self._partial = np.where(splits > 1, splits * _column(self._results) * 4 / machine.cache_bandwidth, 0.0)
         seconds = [once.seconds for once in self._once]
         writing = [
             once * each.written / max(1.0, each.read + each.written)
             for once, each in zip(seconds, products, strict=True)
         ]
-        self._stored = _column(writing) / waves
-        self._moved = _column(seconds) + self._partial - self._stored
+        self._stored = _column(writing) / ways.waves
+        self._moved = _column(seconds) + ways.partial - self._stored
 
     def fastest(self) -> list[GpuWork]:
         """The fastest way of each product."""
         machine, norm = self._machine, self._machine.parameters.overlap
-        longest = np.maximum(np.maximum(self._compute, self._fetch), self._moved)
+        longest = np.maximum(np.maximum(self._ways.compute, self._ways.fetch), self._moved)
         near = self._may_be_fastest(longest)
-        powers = sum((seconds[near] / longest[near]) ** norm for seconds in (self._compute, self._fetch, self._moved))
+        powers = sum(
+            (seconds[near] / longest[near]) ** norm for seconds in (self._ways.compute, self._ways.fetch, self._moved)
+        )
         joined = longest[near] * powers ** (1 / norm)
         summing = self._summing(near)
         prologue = machine.parameters.prologue_cycles / machine.clock
@@ -152,21 +171,21 @@ class _Tiled:
 
         A norm lies between the longest of three and 3^(1/p) times as much, so that few tiles can be the fastest.
         """
-        machine, splits = self._machine, self._splits
+        machine, splits = self._machine, self._ways.splits
         bandwidth = max(
             machine.cache_bandwidth, machine.device.memory_bandwidth
         )  # no sum of partial results exceeds it
-        summed = machine.gap + machine.launch + splits * _column(self._results) * 4 / bandwidth
+        summed = machine.gap + machine.launch + splits * _column(self._ways.results) * 4 / bandwidth
         least = longest + self._stored + np.where(splits > 1, summed, 0.0)
         at_most = longest * 3 ** (1 / machine.parameters.overlap) + self._stored
-        most = np.where(self._kept & (splits == 1), at_most, np.inf).min(axis=1, keepdims=True)
-        return np.nonzero(self._kept & ~(least > most * (1 + 1e-9)))
+        most = np.where(self._ways.kept & (splits == 1), at_most, np.inf).min(axis=1, keepdims=True)
+        return np.nonzero(self._ways.kept & ~(least > most * (1 + 1e-9)))
 
     def _summing(self, near: tuple[Indices, ...]) -> Array:
         """Seconds that adding up the partial results takes beside the product."""
-        ways = list(zip(near[0].tolist(), self._splits[near[1]].tolist(), strict=True))
+        ways = list(zip(near[0].tolist(), self._ways.splits[near[1]].tolist(), strict=True))
         seconds = {
-            (row, splits): _summing(self._results[row], int(splits), self._products[row].written, self._machine)
+            (row, splits): _summing(self._ways.results[row], int(splits), self._products[row].written, self._machine)
             for row, splits in set(ways)
         }
         return np.array([seconds[way] for way in ways])
@@ -175,12 +194,15 @@ class _Tiled:
         """The work of a product in one way."""
         machine, p, (row, way) = self._machine, self._machine.parameters, at
         prologue, once = p.prologue_cycles / machine.clock, self._once[row]
-        arithmetic = self._waves[at] * self._steps[at] * self._step[at] + (self._waves[at] - 1) * self._between
+        arithmetic = (
+            self._ways.waves[at] * self._ways.steps[at] * self._ways.step[at]
+            + (self._ways.waves[at] - 1) * self._ways.between
+        )
         return GpuWork(
             time=time,
-            compute=float(max(self._compute[at], self._fetch[at])),
+            compute=float(max(self._ways.compute[at], self._ways.fetch[at])),
             computing=float(arithmetic) / machine.clock,
-            fixed=machine.launch + prologue + (machine.gap if self._splits[way] > 1 else 0.0),
+            fixed=machine.launch + prologue + (machine.gap if self._ways.splits[way] > 1 else 0.0),
             memory=float(self._moved[at] + self._stored[at]),
             dram_bytes=once.dram_bytes,
             formula="t = launch + prologue + |compute, fetch, mem + partial - store|_p + store + sum",
@@ -190,26 +212,26 @@ class _Tiled:
     def _terms(self, at: tuple[int, int]) -> tuple[Term, ...]:
         machine, (row, way) = self._machine, at
         return machine.named(
-            ("tile rows", "bm", self._bm[way], ""),
-            ("tile columns", "bn", self._bn[way], ""),
-            ("parts of K", "s", self._splits[way], ""),
-            ("tiles", "n", self._tiles[at], ""),
-            ("waves", "w", self._waves[at], ""),
-            ("steps along K", "k", self._steps[at], ""),
-            ("cycles of a step", "c", self._waiting[at], ""),
+            ("tile rows", "bm", self._ways.bm[way], ""),
+            ("tile columns", "bn", self._ways.bn[way], ""),
+            ("parts of K", "s", self._ways.splits[way], ""),
+            ("tiles", "n", self._ways.tiles[at], ""),
+            ("waves", "w", self._ways.waves[at], ""),
+            ("steps along K", "k", self._ways.steps[at], ""),
+            ("cycles of a step", "c", self._ways.waiting[at], ""),
             ("efficiency of the matrix engine", "e", machine.parameters.tensor_share, ""),
             ("peak", "P", self._products[row].peak, "FLOP/s"),
-            ("cycles between tiles", "b", self._between, ""),
+            ("cycles between tiles", "b", self._ways.between, ""),
             ("clock", "f", machine.clock, "Hz"),
-            ("arithmetic", "compute = (w k c + (w - 1) b)/f", self._compute[at], "s"),
-            ("operands from L2", "fetch", self._fetch[at], "s"),
+            ("arithmetic", "compute = (w k c + (w - 1) b)/f", self._ways.compute[at], "s"),
+            ("operands from L2", "fetch", self._ways.fetch[at], "s"),
         )
 
     def _last_terms(self, at: tuple[int, int], summing: float) -> tuple[Term, ...]:
         machine = self._machine
         return machine.named(
             ("storing the last wave's results", "store", self._stored[at], "s"),
-            ("partial results", "partial", self._partial[at], "s"),
+            ("partial results", "partial", self._ways.partial[at], "s"),
             ("adding them up", "sum", summing, "s"),
             ("filling the pipeline", "prologue", machine.parameters.prologue_cycles / machine.clock, "s"),
             ("launch", "launch", machine.launch, "s"),

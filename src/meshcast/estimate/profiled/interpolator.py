@@ -78,7 +78,7 @@ class Interpolator:
 
         Raises:
             UsageError: It cannot be written.
-            InfeasibleError: The disk is full.
+            OutputError: The disk is full.
         """
         write_whole(path, self.to_bytes())
 

@@ -56,6 +56,7 @@ class TpuAnalytical:
     name = "analytical"
     fidelity = "analytical"
     by_kernel = True
+    by_arithmetic = True
 
     def __init__(self, calibration: TpuCalibration | None = None) -> None:
         self.calibration = calibration or shipped_tpu_calibration()

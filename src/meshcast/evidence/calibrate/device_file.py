@@ -129,6 +129,6 @@ def write_device_file(path: Path, backend: Backend, header: ProfileHeader) -> No
 
     Raises:
         UsageError: The file cannot be written.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     write_whole(path, device_toml(measure_rates(backend), header))

@@ -35,7 +35,7 @@ _LEAST_SHARE = 0.05  # of a row's time: what less of it is spent on, the row say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableKernels:
+class CollectedTable:
     """What a table gave: the kernels to interpolate in, rows that were taken, and why the others were not."""
 
     interpolator: Interpolator
@@ -50,7 +50,7 @@ def kernels_of_table(
     source: str,
     split: Split = "all",
     listen: Listen | None = None,
-) -> TableKernels:
+) -> CollectedTable:
     """The measured kernels of a device in a table; rows of other chips are passed over.
 
     Args:
@@ -83,7 +83,7 @@ def kernels_of_table(
     if not found:
         raise InputError("no row has a program whose kernels could be timed", where=source)
     made = build_interpolator(found, device, [source if split == "all" else f"{source} ({split})"])
-    return TableKernels(interpolator=made, rows=len(chosen) - len(left_out), left_out=left_out)
+    return CollectedTable(interpolator=made, rows=len(chosen) - len(left_out), left_out=left_out)
 
 
 def _is_on(row: OpRow, device: Device) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class RunFolder:
 
         Raises:
             UsageError: It holds something else, or cannot be made.
-            InfeasibleError: The disk is full.
+            OutputError: The disk is full.
         """
         try:
             if path.is_dir() and not (path / CELLS).is_dir() and any(path.iterdir()):
@@ -62,15 +63,19 @@ class RunFolder:
         """Keeps an answer for the next run."""
         keep(self._place(key), json.dumps(cell.to_json(), allow_nan=False).encode())
 
-    def write(self, comparison: Comparison) -> None:
+    def write(self, comparison: Comparison, *, command: Sequence[str] = ()) -> None:
         """Writes tables, report and plot.
+
+        Args:
+            comparison: What they show.
+            command: The words that asked for it, where a command did: whoever reads the folder can ask again.
 
         Raises:
             UsageError: They cannot be written.
-            InfeasibleError: The disk is full; those of an earlier run stay.
+            OutputError: The disk is full; those of an earlier run stay.
         """
         cells = [comparison.cell_json(cell) for cell in comparison.cells]
-        table = {**comparison.to_json(), "table": cells}
+        table = {**comparison.to_json(), **({"command": list(command)} if command else {}), "table": cells}
         contents = {
             "table.json": json.dumps(table, allow_nan=False, indent=1) + "\n",
             "table.csv": table_csv(comparison),

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import assert_never
 
-from meshcast.base import AnsweredOnce, BugError, MeshcastError, UsageError, expect, nearest
+from meshcast.base import AnsweredOnce, BugError, MeshcastError, UsageError, expect, nearest, tell
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.evidence.comparison.cell import Ask, Cell, predicted_cell, refused_cell
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
@@ -160,7 +160,7 @@ class ComparisonGrid:
 def compare(
     targets: Target | Sequence[Target],
     *,
-    on: Hardware | Sequence[Hardware],
+    on: Hardware | Sequence[Hardware] = (),
     fidelities: str | Sequence[str] = ALL_FIDELITIES,
     options: Options | None = None,
     folder: str | Path | None = None,
@@ -175,6 +175,7 @@ def compare(
         targets: Files, `module:function`, names of models, captured programs, or Chakra traces (a file, prefix, folder or
             manifest).
         on: Devices or clusters, as a list or with commas between them; a `Device` or `Cluster` is shown by its own name.
+            Files of jobs name a cluster of their own, which is taken where none is given.
         fidelities: Their names likewise; `all` stands for every one there is.
         options: Settings that hold for all; `on` and `fidelity` are taken from above.
         folder: Where to keep answers, tables and plot; asked again, only what is new is worked out. None keeps nothing.
@@ -221,10 +222,11 @@ def comparison_plan(
         UsageError: Something is missing or named twice, or there is no such fidelity or setting.
         UnsupportedError: No such device.
     """
-    for what, given in (("target", targets), ("device", on), ("fidelity", fidelities)):
+    on = on or stated_hardware(targets)
+    for what, given, flag in (("target", targets, ""), ("device", on, ": --on X,Y"), ("fidelity", fidelities, "")):
         if not given:
             raise UsageError(
-                f"nothing to compare: no {what} is given", where="compare", fix=f"name at least one {what}"
+                f"nothing to compare: no {what} is given", where="compare", fix=f"name at least one {what}{flag}"
             )
     once([each for each in on if isinstance(each, str)], "--on")
     hardware = by_name(on)
@@ -250,6 +252,27 @@ def comparison_plan(
         options=options.having(levers=False),
         prices=_prices(clusters, price),
     )
+
+
+def stated_hardware(targets: Sequence[Target]) -> list[Hardware]:
+    """The cluster that files of jobs name; nothing where another target is among them, whose hardware nobody has named.
+
+    Raises:
+        InputError: A file does not follow the schema.
+        UsageError: They name several.
+    """
+    sources = [StatedSource.of(each) for each in targets]
+    clusters = [each.target.on for each in sources if each is not None]
+    different = [each for place, each in enumerate(clusters) if each not in clusters[:place]]
+    if len(clusters) != len(targets) or not different:
+        return []
+    if len(different) > 1:
+        raise UsageError(
+            f"the jobs are on {len(different)} different clusters",
+            where="--on",
+            fix="name the hardware to compare them on",
+        )
+    return [each for each in different if each is not None]
 
 
 def _prices(clusters: Mapping[str, Cluster], price: str | float | None) -> dict[str, Price]:
@@ -285,6 +308,7 @@ def comparison_answers(grid: ComparisonGrid, folder: RunFolder | None = None, to
     """Every question's answer, coarse fidelities first: they take milliseconds, and an interrupted run has them all."""
     asks = sorted(grid.asks, key=lambda ask: grid.fidelities.index(ask.fidelity))
     for number, ask in enumerate(asks, 1):
+        tell(f"{number - 1} of {len(asks)} answered, now {ask}", done=number - 1, total=len(asks))
         with told(f"{number} of {len(asks)}: {ask}"):
             cell = _answer(ask, grid, folder)
         yield cell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -104,7 +105,8 @@ def wide_console() -> Console:
     from rich.console import Console
 
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=200)
+    # A file or a pipe has room for whole rows, unless somebody says how wide it is.
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=200)
 
 
 def print_grid(console: Console, grid: TextTable) -> None:

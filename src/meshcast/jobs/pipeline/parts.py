@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.base import Mesh, UsageError
+from meshcast.base import KeptBeside, Mesh, UsageError
 from meshcast.hardware import Conditions
 from meshcast.jobs.pipeline.definition import Part, PartWiring, Pipeline
 from meshcast.jobs.pipeline.offload import PIECES_HELD, streaming_seconds, with_room
 from meshcast.jobs.pipeline.state import in_state
 from meshcast.jobs.pipeline.wiring import PartProgram, Values, passed_on, total_bytes
 from meshcast.jobs.program.run import Run
-from meshcast.lower import with_deferred_sums
+from meshcast.lower import LoweredProgram, with_deferred_sums
 from meshcast.network import CollectivePlan
 from meshcast.results import CollectiveShare, Prediction
 from meshcast.simulate import PartCosts, PassWork, collective_of_kernel
@@ -193,6 +193,9 @@ def predicted_part(estimate: PartEstimate, *, timed: bool) -> PartEstimate:
     return replace(estimate, predictions=predictions, streaming_s=streaming)
 
 
+_SUMMING: KeptBeside[LoweredProgram] = KeptBeside(64)  # without sums of gradients, as one object for all hardware
+
+
 def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tuple[Deferred, ...]]:
     """A program whose gradients stay each device's own, and the sums that are made of them once a step."""
     run = program.run
@@ -218,7 +221,8 @@ def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tup
             level=plan.level,
         )
         deferred.append(Deferred(collective=collective, devices=run.workload.devices, plan=plan, share=share))
-    return replace(program, run=replace(run, lowered=replace(lowered, schedule=schedule))), tuple(deferred)
+    summing = _SUMMING.of(lowered, own, lambda: replace(lowered, schedule=schedule))
+    return replace(program, run=replace(run, lowered=summing)), tuple(deferred)
 
 
 def _kept_bytes(name: str, program: PartProgram, wiring: PartWiring, *, split: bool) -> int:

@@ -33,6 +33,14 @@ def layers_of_parts(plan: Plan, layers: int, name: str) -> tuple[int, ...]:
                 where=PLAN_FLAG,
                 fix="change one of the numbers",
             )
+        if 0 in plan.layers_per_stage[1:-1]:
+            place = plan.layers_per_stage.index(0, 1)
+            raise InfeasibleError(
+                f"part {place + 1} of {plan.parts} has no layers, and nothing else to do: the first part has the embedding, "
+                "the last one the loss",
+                where=PLAN_FLAG,
+                fix="give it a layer, or have fewer parts (pp x vp)",
+            )
         return plan.layers_per_stage
     each, left = divmod(layers, plan.parts)
     if left or not each:

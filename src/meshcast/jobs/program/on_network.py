@@ -7,8 +7,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshcast.base import KeptBeside
 from meshcast.hardware import host_rate
 from meshcast.jobs.program.uneven_devices import check_kinds, speeds_of_kinds
+from meshcast.lower import Schedule
 from meshcast.network import OPTIMISE, NetworkModel, Setting, WholeJob, arranged, network_model, without_effect
 from meshcast.simulate import Contention, OnNetwork, Simulator, collective_of_kernel
 from meshcast.workload import Collective
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 def arranged_run(run: Run) -> tuple[Setting, tuple[str, ...]]:
     """Where the collectives of a run go, and what should be said about it."""
-    counts = _collectives(run)
+    counts = collectives_of(run)
     asked = run.options.network.arrangement
     speed = {**asked.conditions.speed, **speeds_of_kinds(run)}
     asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
@@ -42,12 +44,21 @@ def check_arrangement(run: Run) -> None:
     asked = run.options.network.arrangement
     check_kinds(run)
     known = replace(asked, placement=None) if asked.placement == OPTIMISE else asked
-    arranged(known, run.cluster, run.devices, _collectives(run))
+    arranged(known, run.cluster, run.devices, collectives_of(run))
 
 
-def _collectives(run: Run) -> Counter[Collective]:
+_COLLECTIVES: KeptBeside[Counter[Collective]] = KeptBeside(64)  # of as many programs as plans are kept of
+
+
+def collectives_of(run: Run) -> Counter[Collective]:
+    """A program's collectives, with how often a step has each: not to be changed."""
+    schedule = run.lowered.schedule
+    return _COLLECTIVES.of(schedule, None, lambda: _counted(schedule))
+
+
+def _counted(schedule: Schedule) -> Counter[Collective]:
     counts: Counter[Collective] = Counter()
-    for kernel, count in run.lowered.schedule.walk():
+    for kernel, count in schedule.walk():
         if kernel.collective is not None:
             counts[kernel.collective] += count
     return counts

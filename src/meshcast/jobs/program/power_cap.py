@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from meshcast.estimate import Clocks, EstimatedKernels, settled_clock
 from meshcast.hardware import Device
-from meshcast.simulate import Timeline
+from meshcast.simulate import RankRun
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -18,8 +16,8 @@ MOST_CLOCKS = 8
 ROUNDING = 1e-9
 
 
-def settled_step(run: Run) -> tuple[float, EstimatedKernels, Timeline]:
-    """The clock that the power cap leaves a step, as a share of the full one, with its kernels and the step at that clock.
+def settled_step(run: Run) -> tuple[float, EstimatedKernels, RankRun]:
+    """The clock that the power cap leaves a step, as a share of the full one, with its kernels and its rank at that clock.
 
     What a step holds beside its kernels shrinks where these take longer: communication that was exposed is hidden then, and
     the average power of a step is above what its kernels and the rest at the full clock would have. So the clock is
@@ -27,14 +25,13 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Timeline]:
     tried only the length is worked out. Where several devices run a job it is the clock of the slowest, for which all wait.
     """
     full = kernels = run.full_clock
-    if full.law is None:
-        return 1.0, full, run.full_clock_timeline
-    plan = run.simulator.plan
     rank = run.simulator.with_times(full, run.network)
-    counted = [(kernel, n) for kernel, n in rank.executed(plan) if kernel.collective is None]
-    draw = full.draw([kernel for kernel, _ in counted])
+    if full.law is None:
+        return 1.0, full, rank
+    plan = run.simulator.plan
+    executed = rank.executed(plan)
+    draw, counts = full.draw(executed.computing), executed.counts
     assert draw is not None
-    counts = np.array([n for _, n in counted], dtype=np.float64)
     share, rest = 1.0, max(0.0, run.paced_seconds(rank.length(plan).last) - float(counts @ draw.time))
     for _ in range(MOST_CLOCKS):
         share = settled_clock(draw, counts, run.device, run.options.estimate.clocks, rest)
@@ -47,7 +44,7 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Timeline]:
         if left >= rest * (1 - ROUNDING):
             break
         rest = max(0.0, 2 * left - rest)
-    return share, kernels if share != 1.0 else full, run.paced(run.simulator.timeline(rank, paths=not run.brief))
+    return share, kernels if share != 1.0 else full, rank
 
 
 def capped_energy(joules: float, seconds: float, device: Device, clocks: Clocks) -> float:

@@ -27,8 +27,10 @@ from meshcast.results import Infeasible, Prediction
 from meshcast.simulate import (
     ClassRun,
     Contention,
+    Executed,
     MemoryUse,
     OnNetwork,
+    RankRun,
     Simulator,
     Timeline,
     collective_of_kernel,
@@ -97,8 +99,8 @@ class Run:
         return self.paced(self.simulator.timeline(rank, paths=not self.brief))
 
     @cached_property
-    def _settled(self) -> tuple[float, EstimatedKernels, Timeline]:
-        """The clock that the power cap leaves the program, its kernels and the step at that clock."""
+    def _settled(self) -> tuple[float, EstimatedKernels, RankRun]:
+        """The clock that the power cap leaves the program, its kernels and its rank at that clock."""
         return settled_step(self)
 
     @property
@@ -152,9 +154,8 @@ class Run:
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
-        if not self.delay:
-            return self._settled[2]
-        return self.paced(self.simulator.run(self.kernels, self.network), self.delay)
+        told = not self.brief
+        return self.paced(self.simulator.timeline(self._settled[2], spans=told, paths=told), self.delay)
 
     @cached_property
     def speeds(self) -> npt.NDArray[np.float64] | None:
@@ -211,9 +212,14 @@ class Run:
         return issuing_seconds(self)
 
     @cached_property
+    def executes(self) -> Executed:
+        """What runs: loops multiplied, of branches the costlier one."""
+        return self._settled[2].executed(self.simulator.plan)
+
+    @property
     def executed(self) -> tuple[tuple[Kernel, int], ...]:
-        """Every kernel that runs, with how often: loops multiplied, of branches the costlier one."""
-        return tuple((span.kernel, count) for span, count in self.timeline.walk())
+        """Every kernel that runs, with how often."""
+        return self.executes.kernels
 
     @cached_property
     def memory(self) -> MemoryUse:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshcast.estimate import idle_watts
 from meshcast.jobs.program.host_time import leading_seconds
+from meshcast.jobs.program.known_steps import known_step
 from meshcast.jobs.program.power_cap import capped_energy
 from meshcast.jobs.program.uneven_devices import speeds_without_effect
 from meshcast.jobs.program.untimed import counted_prediction
@@ -27,7 +28,10 @@ CALLS_FACTOR = 2.2
 
 def timed_prediction(run: Run) -> Prediction:
     """The prediction of a run that fits."""
-    untimed = counted_prediction(run, run.executed, run.fidelity)
+    if run.brief and not run.interval:
+        known = known_step(run)
+        return replace(counted_prediction(run, known.executed, known.fidelity), timed=known.timed)
+    untimed = counted_prediction(run, run.executes, run.fidelity)
     timed = timed_part(run)
     if run.brief:
         return replace(untimed, timed=timed)
@@ -76,9 +80,12 @@ def main_fidelity(run: Run) -> str:
     if run.options.estimate.fidelity == "compiled":
         return "compiled"
     seconds: defaultdict[str, float] = defaultdict(float)
-    for kernel, count in run.executed:
-        if kernel.collective is None:
-            estimate = run.kernels[kernel]
+    kernels, executes = run.kernels, run.executes
+    if len(kernels.estimators) == 1:  # whatever their times are
+        seconds.update(dict.fromkeys(kernels.estimators if executes.computing else (), 1.0))
+    else:
+        for kernel, count in zip(executes.computing, executes.counts.tolist(), strict=True):
+            estimate = kernels[kernel]
             seconds[estimate.estimator] += count * estimate.time
     by_name = {estimator.name: estimator.fidelity for estimator in run.estimators}
     return by_name[max(seconds, key=lambda name: seconds[name])] if seconds else run.estimators[0].fidelity

@@ -10,21 +10,18 @@ the work, weighed by the speed of light (`estimate.roofline`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from meshcast.base import VERSION
 from meshcast.estimate import answering, light_seconds
 from meshcast.jobs.program.on_network import check_arrangement
-from meshcast.lower import NOTHING_PAIRED, Kernel
+from meshcast.lower import NOTHING_PAIRED
 from meshcast.results import CompiledBy, Prediction, Provenance
-from meshcast.simulate import hidden_launches
+from meshcast.simulate import Executed, hidden_launches
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
-
-Counted = Iterable[tuple[Kernel, int]]
 
 
 def untimed_prediction(run: Run) -> Prediction:
@@ -36,13 +33,13 @@ def untimed_prediction(run: Run) -> Prediction:
     """
     check_arrangement(run)
     schedule = run.lowered.schedule
-    counted = run.executed if schedule.branches else tuple(schedule.walk())
+    counted = run.executes if schedule.branches else Executed(tuple(schedule.walk()))
     return counted_prediction(run, counted, _fidelity(run, counted))
 
 
-def counted_prediction(run: Run, counted: Counted, fidelity: str) -> Prediction:
+def counted_prediction(run: Run, counted: Executed, fidelity: str) -> Prediction:
     """A prediction without times of the kernels that run, with how often, and of where their times come from."""
-    workload, counted = run.workload, tuple(counted)
+    workload = run.workload
     return Prediction(
         name=workload.name,
         sha256=workload.sha256,
@@ -56,11 +53,11 @@ def counted_prediction(run: Run, counted: Counted, fidelity: str) -> Prediction:
         network=run.options.network.model,
         infeasible=run.verdict,
         flops=workload.totals.flops,
-        hbm_bytes=float(sum(n * (k.read_bytes + k.written_bytes) for k, n in counted if k.collective is None)),
-        communication_bytes=round(sum(n * k.collective.sent_bytes for k, n in counted if k.collective is not None)),
+        hbm_bytes=counted.memory_bytes,
+        communication_bytes=counted.sent_bytes,
         memory=run.memory,
         capacity_bytes=run.capacity,
-        kernels=sum(n for _, n in counted) + hidden_launches(run.lowered, run.device),
+        kernels=counted.launches + hidden_launches(run.lowered, run.device),
         provenance=Provenance(analytical=1.0),
         warnings=(*workload.warnings, *run.notes, *_idle(run)),
         facts=workload.facts,
@@ -75,11 +72,11 @@ def _idle(run: Run) -> tuple[str, ...]:
     return (*run.lowered.idle, *((NOTHING_PAIRED,) if run.options.lowering.rewrites.paired_passes else ()))
 
 
-def _fidelity(run: Run, counted: Counted) -> str:
+def _fidelity(run: Run, counted: Executed) -> str:
     """The fidelity that would answer for most of the work; `compiled` where that was asked for."""
     if run.options.estimate.fidelity == "compiled":
         return "compiled"
-    computing = [(kernel, count) for kernel, count in counted if kernel.collective is None]
+    computing = [(kernel, count) for kernel, count in counted.kernels if kernel.collective is None]
     unique = {kernel.cost_key: kernel for kernel, _ in computing}
     named = run.options.estimate.simulator is not None
     answers = {

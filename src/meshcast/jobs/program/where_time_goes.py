@@ -40,16 +40,15 @@ def matrix_flops(run: Run) -> MatrixFlops:
     by_type: defaultdict[tuple[float, str], float] = defaultdict(float)
     rates: dict[CostKey, Rate] = {}
     total = redundant = 0.0
-    for kernel, count in run.executed:
-        if kernel.matrix_flops:
-            rate = rates.get(kernel.cost_key)
-            if rate is None:
-                rate = rates[kernel.cost_key] = matrix_rate(kernel, run.device)
-            flops = count * kernel.matrix_flops
-            total += flops
-            redundant += count * kernel.redundant_flops
-            by_peak[rate.flops] += flops
-            by_type[rate.flops, rate.type] += flops
+    for kernel, count in run.executes.multiplying:
+        rate = rates.get(kernel.cost_key)
+        if rate is None:
+            rate = rates[kernel.cost_key] = matrix_rate(kernel, run.device)
+        flops = count * kernel.matrix_flops
+        total += flops
+        redundant += count * kernel.redundant_flops
+        by_peak[rate.flops] += flops
+        by_type[rate.flops, rate.type] += flops
     peak = max(by_peak, key=lambda rate: by_peak[rate], default=0.0)
     types = sorted((each for each in by_type if each[0] == peak), key=lambda each: -by_type[each])
     return MatrixFlops(model=total - redundant, total=total, peak=peak, types=tuple(name for _, name in types))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from meshcast.jobs.stated.activations import known_recomputation
 from meshcast.jobs.stated.extras import Extras
 from meshcast.jobs.stated.run import BATCH, DEGREES, SHAPE_FLAGS, SIZES, SOFTWARE_FLAGS, StatedRun
 from meshcast.jobs.stated.software import ATTENTION, frameworks
-from meshcast.jobs.stated.systems import FABRICS
+from meshcast.jobs.stated.systems import FABRICS, SCALE_UPS
 
 SCHEMA = "meshcast.job/1"
+EVERY_KEY = "docs/runs.md has every key, and what it takes"
+"""What helps where a file does not follow the schema."""
 _NONE_AT_LEAST = ("shared_experts",)
 _STAGES_OF_ZERO = 3
 _BESIDE = (".toml",)
@@ -80,7 +83,7 @@ def read_job(path: Path) -> tuple[StatedRun, Document]:
         extra=Extras.read("; ".join(read.texts("model", "extra"))),
     )
     _check(run, read)
-    read.finish()
+    read.finish(fix=EVERY_KEY)
     return run, document
 
 
@@ -148,11 +151,13 @@ def _check(run: StatedRun, read: _JobReader) -> None:
     known: Mapping[str, tuple[str, ...]] = {
         "attention": tuple(ATTENTION),
         "framework": frameworks(),
+        "scale_up": SCALE_UPS,
         "scale_out": FABRICS,
     }
     for name, words in known.items():
         said = str(getattr(run, name))
-        first = said.replace("_", "-").split("-")[0].split(" ")[0] if name == "scale_out" else said
+        first = re.split(r"[-_ ]", said)[0] if name in ("scale_up", "scale_out") else said
+        first = first.rstrip("0123456789") if name == "scale_up" else first
         if first and first not in words:
             table, key = key_of(name)
             read.reject((table, key), f"{table}.{key}: no {said!r} is known, {nearest(first, words)}")

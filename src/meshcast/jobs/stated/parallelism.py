@@ -10,6 +10,7 @@ import math
 from fractions import Fraction
 
 from meshcast.hardware import Device
+from meshcast.jobs.planned.settings import near_divisors
 from meshcast.jobs.stated.activations import activations_of
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.run import DEGREES, StatedRun
@@ -19,6 +20,7 @@ from meshcast.options import Stack
 
 Plan = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
+_ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
 _ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
 # A run's word for the precision of products, and the plan's; others are the plan's own or refused by it.
@@ -46,7 +48,13 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     ranks, rest = divmod(run.devices, math.prod(shards.values()))
     said = " x ".join(f"{name}={size}" for name, size in shards.items() if size > 1)
     if rest or not ranks:
-        found.lacks(f"a plan that fits: {said} do not divide {run.devices} devices", of="devices")
+        whole = math.prod(shards.values())
+        most = max(run.devices - run.devices % whole, whole)
+        found.lacks(
+            f"a plan that fits: {said} does not divide {run.devices} devices",
+            of="devices",
+            fix=f"use {most} or {most + whole} devices, or other degrees",
+        )
         return {}
     plan = _data_parallel(run, model, ranks, found)
     precision = _precision(run, system.cluster.device, found)
@@ -71,11 +79,24 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
     """dp, fsdp and ep, whose product is the number of ranks that share the batch."""
     sharded = run.degree("fsdp")
     if ranks % sharded:
-        found.assumes(f"fsdp={ranks}: fsdp={sharded} does not divide the {ranks} ranks that share the batch")
+        even = " or ".join(f"fsdp={count}" for count in near_divisors(ranks, sharded))
+        found.contradicts(
+            f"fsdp={ranks}: fsdp={sharded} does not divide the {ranks} ranks that share the batch",
+            of="fsdp",
+            fix=f"use {even}",
+        )
         sharded = ranks
     plain = ranks // sharded
     if "dp" in run.degrees and run.degree("dp") != plain:
-        found.assumes(f"dp={plain}: dp={run.degree('dp')} is not what {ranks} ranks leave")
+        found.contradicts(
+            f"dp={plain}: dp={run.degree('dp')} is not what {ranks} ranks leave",
+            of="dp",
+            fix=f"leave dp out, or use dp={plain}: dp x fsdp are the {ranks} ranks that tp, pp and cp leave",
+        )
+    if run.degree("ep") > 1 and not getattr(model.config, "experts", 0):
+        found.contradicts(
+            f"ep=1: ep={run.degree('ep')} shares out experts, and {run.model} has none", of="ep", fix="leave ep out"
+        )
     experts = run.degree("ep") if getattr(model.config, "experts", 0) else 1
     outer = math.gcd(experts, sharded)
     inner = math.gcd(experts // outer, plain)
@@ -144,6 +165,13 @@ def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> 
     virtual = run.degree("vp")
     plan: Plan = {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
     layers, parts = model.config.layers, stages * virtual
+    if layers < parts - _ENDS:
+        found.lacks(
+            f"a plan that fits: {layers} layers leave parts of pp={stages} x vp={virtual} empty",
+            of="vp" if virtual > 1 else "pp",
+            fix=f"use pp x vp of {layers} at the most",
+        )
+        return {}
     if layers % parts:
         plan["layers-per-stage"] = "+".join(map(str, shared_out(layers, parts)))
         found.assumes(f"{layers} layers over {parts} parts: the last and the first ones have fewer")
@@ -167,13 +195,24 @@ def _microbatch(run: StatedRun, plan: Plan, ranks: int, shards: dict[str, int], 
     if exact.denominator > 1 and abs(exact - Fraction(micro)) < _ROUNDED * exact:
         together, sharing = exact.numerator, exact.denominator
         if int(plan["fsdp"]) % sharing:
-            found.lacks(f"a microbatch that fits: mbs={micro:g} on fsdp={plan['fsdp']} ranks", of="mbs")
+            found.lacks(
+                f"a microbatch that fits: mbs={micro:g} on fsdp={plan['fsdp']} ranks",
+                of="mbs" if run.mbs is not None else "gbs",
+                fix=f"use mbs=1, or a gbs that is a multiple of {ranks}",
+            )
             return {}
         sequences = "a sequence" if together == 1 else f"{together} sequences"
         found.assumes(f"{sharing} ranks share {sequences} by position: mbs={micro:g}")
         return {"mbs": together, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
     if micro != int(micro) or batch % (int(micro) * ranks):
-        found.lacks(f"a batch that fits: gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks", of="gbs")
+        step = max(int(micro), 1) * ranks
+        near = sorted({max(batch - batch % step, step), batch - batch % step + step})
+        found.lacks(
+            f"a batch that fits: gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks",
+            of="gbs",
+            fix=f"use {' or '.join(f'gbs={each}' for each in near)}"
+            + ("" if micro == int(micro) else ", and a whole mbs"),
+        )
     return {"mbs": int(micro)}
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meshcast.base import AnsweredOnce, InputError
-from meshcast.hardware import read_document
+from meshcast.base import AnsweredOnce, InputError, MeshcastError
+from meshcast.hardware import Document, read_document
 from meshcast.jobs.stated.asking import stated_options
-from meshcast.jobs.stated.file import SCHEMA, key_of, read_job
+from meshcast.jobs.stated.file import EVERY_KEY, SCHEMA, key_of, read_job
 from meshcast.jobs.stated.recomputation import fitting
 from meshcast.jobs.stated.target import RunTarget, run_target
 from meshcast.options import Options
 
 _SUFFIX = ".toml"
+# Flags that a file stands in for: the option of each, and the table or key that says it.
+_SAID_BY = {
+    "--plan": ("plan", ("plan",)), "--set": ("settings", ("model",)), "--overlap": ("overlap", ("software", "overlap")),
+    "--stack": ("stack", ("software",)), "--on": ("on", ("cluster",)), "--devices": ("devices", ("cluster", "devices")),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +82,41 @@ class StatedSource:
         )
         return name, stated_options(fits, base)
 
+    @contextmanager
+    def blamed(self, options: Options) -> Iterator[None]:
+        """Inside, an error that names a flag which nobody has given names the line of the file that stands for it.
+
+        Args:
+            options: As they are given; what they ask for expressly is not the file's.
+        """
+        try:
+            yield
+        except MeshcastError as error:
+            option, key = _SAID_BY.get(error.where or "", ("", ()))
+            if key and option not in options.asked:
+                document = read_document(self.path)
+                error.where = document.place(_named_in(error.message, document, key))
+            raise
+
     def _read(self) -> RunTarget:
         run, document = read_job(self.path)
         target = run_target(run)
-        if target.missing:
-            (first, *others) = [
-                (document.place(key_of(target.blamed[what])) if what in target.blamed else str(self.path), what)
-                for what in target.missing
-            ]
-            also = "".join(f"\n  also {place}: it lacks {what}" for place, what in others)
-            raise InputError(f"the job lacks {first[1]}{also}", where=first[0], fix="docs/runs.md has every key")
-        return target
+        wrong = {what: f"it lacks {what}" for what in target.missing}
+        wrong |= {what: f"the plan contradicts itself: {what.partition(': ')[2]}" for what in target.contradictions}
+        if not wrong:
+            return target
+        places = {
+            what: document.place(key_of(target.blamed[what])) if what in target.blamed else str(self.path)
+            for what in wrong
+        }
+        first, *others = wrong
+        also = "".join(f"\n  also {places[what]}: {wrong[what]}" for what in others)
+        said = wrong[first].replace("it lacks", "the job lacks", 1)
+        raise InputError(f"{said}{also}", where=places[first], fix=target.fixes.get(first, EVERY_KEY))
+
+
+def _named_in(message: str, document: Document, table: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of a file's table that a message names as `key=value`, or the table."""
+    said = document.data.get(table[0])
+    names = re.findall(r"([a-z_]+)=", message) if isinstance(said, dict) and len(table) == 1 else []
+    return next(((*table, name) for name in names if name in said), table)  # type: ignore[operator]

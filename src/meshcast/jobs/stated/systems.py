@@ -21,6 +21,8 @@ _FABRICS = {
 _OWN = ("rdma", "dcn")  # what the cluster of the catalogue has
 FABRICS = (*_FABRICS, "efa", *_OWN)
 """First words of `scale_out` that are understood."""
+SCALE_UPS = ("nvlink", "nvswitch", "nvl", "pcie", "xgmi", "infinity", "ici")
+"""First words of `scale_up` that are understood, less the number of a generation or of devices behind them."""
 _FIRST_EFA = ("a100", "v100")  # cards of their time; later devices have the second generation or a newer one
 _CLOSE = 0.06  # of a device's own figure: 80 GB and 80 GiB are one
 

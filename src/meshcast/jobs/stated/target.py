@@ -32,8 +32,10 @@ class RunTarget:
         overlap: The stack's rewrites and what the run's words change of them.
         recomputation_told: Whether the source says what is recomputed.
         missing: What the run lacks; where there is anything, the run cannot be predicted and other fields may be None.
-        blamed: Of what is missing the field of the run that is to blame, where it is one.
+        blamed: Of what is missing or contradictory the field of the run that is to blame, where it is one.
+        fixes: Of the same what to change, where that is known.
         assumptions: What was taken for granted.
+        contradictions: Those of the assumptions that go against what is told.
     """
 
     model: RunModel | None
@@ -49,6 +51,8 @@ class RunTarget:
     missing: tuple[str, ...]
     assumptions: tuple[str, ...]
     blamed: Mapping[str, str] = field(default_factory=dict)
+    fixes: Mapping[str, str] = field(default_factory=dict)
+    contradictions: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -119,6 +123,8 @@ def run_target(run: StatedRun) -> RunTarget:
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),
         blamed=found.blamed,
+        fixes=found.fixes,
+        contradictions=tuple(dict.fromkeys(found.contradictions)),
     )
 
 

@@ -163,7 +163,7 @@ def write_inputs(folder: Path, network: AstraNetwork, system: AstraSystem, memor
 
     Raises:
         UsageError: The folder cannot be written to.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     texts = input_texts(network, system, memory)
     with whole_files(folder / NETWORK_FILE, fix="choose another folder") as staged:

@@ -28,9 +28,9 @@ def channels_last_pays(recording: Recording) -> bool:
         return False
     kinds = [_kinds(told) for told in found]
     if not any(op.phase == "backward" for op in recording.ops):
-        flops = [math.prod(told["out"]) * math.prod(told["weight"][1:]) for told in found]
+        flops: list[int] = [math.prod(told["out"]) * math.prod(told["weight"][1:]) for told in found]
         taken = (n * _TIMES[next(iter(kind), "other")] for n, kind in zip(flops, kinds, strict=True))
-        return sum(taken) <= sum(flops)
+        return bool(sum(taken) <= sum(flops))
     trouble = {each for kind in kinds for each in kind} & {"groups", "shrinks"}
     return not trouble and not all("narrow" in kind for kind in kinds)
 

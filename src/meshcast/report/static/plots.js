@@ -25,6 +25,12 @@ const Plots = (() => {
   };
   const table = (title, pairs, meaning) => { const box = Page.lines(title, pairs, meaning); for (const row of box.querySelectorAll(".row")) row.style.cssText = "display:flex;justify-content:space-between;gap:18px"; return box; };
 
+  // A frame that is drawn, or Ctrl and the wheel, zoom in; the round arrow shows all of it again.
+  const zoomed = () => ({
+    toolbox: { top: -4, right: 6, itemSize: 13, itemGap: 9, iconStyle: { borderColor: Page.colour("soft") }, emphasis: { iconStyle: { borderColor: Page.colour("compute"), textFill: Page.colour("ink") } }, feature: { dataZoom: { title: { zoom: "zoom to a frame", back: "back" }, filterMode: "none" }, restore: { title: "all of it" } } },
+    dataZoom: ["xAxisIndex", "yAxisIndex"].map((which) => ({ type: "inside", [which]: 0, zoomOnMouseWheel: "ctrl", moveOnMouseMove: "shift", filterMode: "none" })),
+  });
+
   const roofline = (host) => {
     const data = scene("roofline", host), roofs = Report.sections.roofline.roofs;
     const points = data.points;
@@ -40,15 +46,17 @@ const Plots = (() => {
       const decades = Math.ceil(Math.log10(top * 1.3) - Math.log10(floor));
       const lines = [];
       const highest = Math.max(...peaks.map((roof) => roof.value));
-      let above = Infinity;  // of a label that is too near to the one above it, the list below the plot has the figures
+      const apart = 10 ** ((17 * decades) / Math.max(1, host.clientHeight - 70));  // what a line of letters takes on this axis
+      let above = Infinity;  // of a roof that is too near to the one above it, the list below the plot has the figures
       for (const roof of [...peaks].sort((a, b) => b.value - a.value)) {
-        const room = above / roof.value > (narrow ? 6 : 3);
-        if (room) above = roof.value;
+        const room = !narrow && above / roof.value > apart;
+        above = roof.value;
         const start = roof.value / Math.max(...memory.map((each) => each.value));
         lines.push({ name: roof.name, data: [[Math.max(low, start), roof.value], [high, roof.value]], label: room ? `${roof.name} ${Units.shown(roof.value, "FLOP/s")}` : "", place: "insideEndTop" });
       }
-      memory.forEach((roof, place) => lines.push({ name: roof.name, data: [[low, roof.value * low], [highest / roof.value, highest]], label: `${roof.name} ${Units.shown(roof.value, "B/s")}`, place: place ? "insideEndTop" : "insideStartTop" }));
+      memory.forEach((roof, place) => lines.push({ name: roof.name, data: [[low, roof.value * low], [highest / roof.value, highest]], label: narrow ? "" : `${roof.name} ${Units.shown(roof.value, "B/s")}`, place: place ? "insideEndTop" : "insideStartTop" }));
       return {
+        ...zoomed(),
         grid: { left: narrow ? 62 : 82, right: narrow ? 14 : 28, top: 24, bottom: 46 },
         xAxis: axis("", { type: "log", min: low, max: high, name: "FLOPs per byte", nameLocation: "middle", nameGap: 28, axisLabel: { color: Page.colour("soft"), fontSize: 11, formatter: (v) => String(Number(v.toPrecision(3))) } }),
         yAxis: axis("FLOP/s", { type: "log", interval: Math.ceil(decades / (narrow ? 6 : 11)), min: floor, max: 10 ** Math.ceil(Math.log10(highest * 1.3)) }),
@@ -88,8 +96,12 @@ const Plots = (() => {
     const data = scene("memory", host), capacity = Report.sections.memory.capacity;
     const { moments, values } = joined(data.parts);
     const known = { parameter: "compute", weights: "compute", "optimizer state": "overhead", gradients: "communication", activations: "memory", temporaries: "memory", batch: "faint", outputs: "idle" };
-    const others = ["communication", "faint", "path", "idle"];
-    const shade = (name, place) => known[name] || known[Object.keys(known).find((each) => name.includes(each))] || others[place % others.length];
+    // Every part has a colour of its own: by its name, else one that no other has.
+    const shades = new Map(), named = (name) => known[name] || known[Object.keys(known).find((each) => name.includes(each))];
+    const spare = ["path", "faint", "idle", "communication", "overhead", "memory", "compute"];
+    for (const part of data.parts) { const own = named(part.name); if (own && ![...shades.values()].includes(own)) shades.set(part.name, own); }
+    for (const part of data.parts) if (!shades.has(part.name)) shades.set(part.name, spare.find((each) => ![...shades.values()].includes(each)) || "faint");
+    const shade = (name) => shades.get(name);
     // Ticks at round numbers of the largest binary unit.
     const peak = Math.max(...data.total.values);
     const small = peak < capacity * 0.35;  // a picture up to the capacity would be empty
@@ -108,7 +120,7 @@ const Plots = (() => {
       }) },
       series: data.parts.map((part, place) => ({
         name: part.name, type: "line", stack: "held", step: "end", showSymbol: false, lineStyle: { width: 0 }, areaStyle: { opacity: 0.78 },
-        color: Page.colour(shade(part.name, place)), data: moments.map((at, index) => [at, values[place][index]]),
+        color: Page.colour(shade(part.name)), data: moments.map((at, index) => [at, values[place][index]]),
         markLine: place === 0 && !small ? mark(capacity, `capacity ${Units.shown(capacity, "B")}`, Page.colour("path")) : undefined,
       })),
     }));
@@ -172,5 +184,5 @@ const Plots = (() => {
 
   const kinds = { roofline, memory, power, matrix, comparison };
   for (const host of document.querySelectorAll(".plot[data-plot]")) if (kinds[host.dataset.plot]) kinds[host.dataset.plot](host);
-  return { chart, axis, tooltip, table };
+  return { chart, axis, tooltip, table, zoomed };
 })();

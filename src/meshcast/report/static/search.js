@@ -76,6 +76,9 @@
   const logarithmic = document.querySelector("[data-log]");
   for (const select of document.querySelectorAll("[data-axis]")) select.addEventListener("change", () => { axes[select.dataset.axis] = Number(select.value); refresh(); });
   logarithmic.addEventListener("change", () => refresh());
+  // Decades are for what differs by factors: within one of them a logarithmic axis has next to no ticks.
+  const wide = (column) => { const all = data.rows.map((row) => row[column]).filter((cell) => cell > 0); return all.length > 1 && Math.max(...all) / Math.min(...all) > 30; };
+  logarithmic.checked = wide(axes.x) || wide(axes.y);
   const label = (number) => data.columns.map((column, at) => [column.title, Units.shown(value(number, at), column.unit)]);
   const frontOf = (rows) => {
     const sign = (column) => (less.get(column) ? 1 : -1);
@@ -96,9 +99,10 @@
       const all = rows.map((number) => value(number, column));
       if (!all.length) return {};
       const [low, high] = [Math.min(...all), Math.max(...all)];
-      return type === "log" ? { min: low / 1.15, max: high * 1.15 } : { min: Math.max(0, low - (high - low) * 0.08), max: high + (high - low || high) * 0.08 };
+      return type === "log" ? { min: low / 1.15, max: high * 1.15 } : { scale: true };
     };
     return {
+      ...Plots.zoomed(),
       grid: { left: width < 560 ? 66 : 88, right: 26, top: 30, bottom: 46 },
       xAxis: Plots.axis(unit(axes.x), { type, ...range(axes.x), name: named(axes.x), nameLocation: "middle", nameGap: 28 }),
       yAxis: Plots.axis(unit(axes.y), { type, ...range(axes.y), name: named(axes.y), nameLocation: "end", nameTextStyle: { color: Page.colour("soft"), align: "left", fontSize: 12 } }),

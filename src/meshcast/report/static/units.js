@@ -37,7 +37,8 @@ const Units = (() => {
       case "W": return Math.abs(value) >= 10 ? `${Math.round(value).toLocaleString("en-US")} W` : `${digits(value)} W`;
       case "ratio": return `${digits(value)}×`;
       case "USD": case "FLOP/B": return `${digits(value)} ${unit}`;
-      case "count": case "": case undefined: return Number.isInteger(value) ? value.toLocaleString("en-US") : String(Number(value.toPrecision(4)));
+      case "count": return Number.isInteger(value) || Math.abs(value) >= 999.5 ? (Math.abs(value) < 1e15 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(4)))) : String(Number(value.toPrecision(4)));
+      case "": case undefined: return Number.isInteger(value) ? value.toLocaleString("en-US") : String(Number(value.toPrecision(4)));
       default: return `${count(value)} ${unit}`;
     }
   };

@@ -1,54 +1,84 @@
-// Points of a search: one objective over another, the front joined. Drawn as SVG, so that it prints and scales.
+// Points of a search: one objective over another, the front joined. By ECharts, which reports have too: zoomed by a frame or with
+// Ctrl and the wheel, told under the pointer, its kinds switched off in the legend.
 
-import { h, s } from "./dom.js";
+import { h, notice } from "./dom.js";
 
-const HEIGHT = 380, LEFT = 84, RIGHT = 18, TOP = 14, BOTTOM = 48;
-
-function scale(values, from, to) {
-  const kept = values.filter((value) => value > 0 && Number.isFinite(value));
-  let low = Math.min(...kept), high = Math.max(...kept);
-  if (!(high > low)) { low *= 0.9; high *= 1.1; }
-  const wide = Math.log(high / low);
-  const at = (value) => from + ((Math.log(value / low) + wide * 0.05) / (wide * 1.1)) * (to - from);
-  return { at, ticks: ticks(low, high) };
-}
-
-function ticks(low, high) {
-  const found = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-    for (const digit of [1, 2, 5]) { const value = digit * 10 ** power; if (value >= low * 0.999 && value <= high * 1.001) found.push(value); }
-  }
-  const apart = Math.ceil(found.length / 7);
-  if (found.length >= 2) return found.filter((_, place) => place % apart === 0);
-  return [low, (low * high) ** 0.5, high];
-}
+const WIDE = 30; // times between the least and the most from which an axis counts in decades
 
 // Points that no other is as good as in both and better in one.
 export function front(points, x, y) {
-  const better = (sign, value) => sign * value;
-  const sorted = [...points].sort((a, b) => better(x.sign, x.of(a)) - better(x.sign, x.of(b)) || better(y.sign, y.of(a)) - better(y.sign, y.of(b)));
+  const sorted = [...points].sort((a, b) => x.sign * (x.of(a) - x.of(b)) || y.sign * (y.of(a) - y.of(b)));
   const found = [];
   let best = Infinity;
-  for (const point of sorted) if (better(y.sign, y.of(point)) < best) { best = better(y.sign, y.of(point)); found.push(point); }
+  for (const point of sorted) if (y.sign * y.of(point) < best) { best = y.sign * y.of(point); found.push(point); }
   return found;
 }
 
+let library = null;
+function loaded() {
+  library ??= new Promise((done, failed) => {
+    document.head.append(h("script", { src: "vendor/echarts.min.js", onload: () => done(window.echarts), onerror: () => failed(new Error("The plots' library does not load.")) }));
+  });
+  return library;
+}
+
+const host = h("div", { class: "plot", role: "img" });
+let chart = null, shown = null;
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+function axis(measure, points, more) {
+  const values = points.map(measure.of);
+  const decades = Math.max(...values) / Math.min(...values) > WIDE;
+  return {
+    type: decades ? "log" : "value", scale: true, name: measure.name, nameLocation: "middle", nameTextStyle: { color: colour("soft"), fontWeight: 600 },
+    axisLabel: { color: colour("soft"), hideOverlap: true, formatter: (value) => measure.tell(value) }, axisLine: { lineStyle: { color: colour("line-strong") } }, axisTick: { show: false },
+    splitLine: { lineStyle: { color: colour("line") } }, ...more,
+  };
+}
+
+function options({ points, x, y, label, chosen }) {
+  const edge = front(points, x, y), onEdge = new Set(edge);
+  const datum = (point) => ({ value: [x.of(point), y.of(point)], point });
+  const series = (id, name, held, more) => ({ id, name, type: "scatter", data: held.map(datum), ...more });
+  const narrow = host.clientWidth < 560;
+  return {
+    animation: false, aria: { enabled: false }, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+    grid: { left: narrow ? 66 : 86, right: 18, top: 44, bottom: 52 },
+    legend: { top: 4, left: 0, itemWidth: 12, itemHeight: 12, textStyle: { color: colour("soft") }, inactiveColor: colour("line-strong"), data: ["front", "other plans"] },
+    toolbox: { top: 0, right: 0, itemSize: 15, iconStyle: { borderColor: colour("soft") }, feature: { dataZoom: { title: { zoom: "Zoom to a frame", back: "One step back" }, filterMode: "none" }, restore: { title: "All of it" } } },
+    dataZoom: [{ type: "inside", xAxisIndex: 0, zoomOnMouseWheel: "ctrl", moveOnMouseMove: "shift", filterMode: "none" }, { type: "inside", yAxisIndex: 0, zoomOnMouseWheel: "ctrl", moveOnMouseMove: "shift", filterMode: "none" }],
+    xAxis: axis(x, points, { nameGap: 30 }), yAxis: axis(y, points, { nameGap: narrow ? 50 : 66 }),
+    tooltip: {
+      trigger: "item", confine: true, borderWidth: 0, backgroundColor: colour("ink"), textStyle: { color: colour("paper"), fontSize: 13 },
+      formatter: ({ data: { point } }) => h("div", { class: "tip" }, h("b", {}, point.plan || point.target), label(point).map(([name, said]) => h("span", {}, h("i", {}, name), h("b", {}, said)))),
+    },
+    series: [
+      series("others", "other plans", points.filter((point) => !onEdge.has(point)), { symbolSize: 8, itemStyle: { color: colour("idle"), opacity: 0.75 } }),
+      series("front", "front", edge, { type: "line", symbol: "circle", symbolSize: 12, itemStyle: { color: colour("accent"), opacity: 1 }, lineStyle: { color: colour("accent"), width: 1.5, opacity: 0.6 }, triggerLineEvent: false, z: 3 }),
+      series("chosen", "chosen", points.filter((point) => point.number === chosen), { symbolSize: 17, silent: true, itemStyle: { color: "transparent", borderColor: colour("ink"), borderWidth: 2.5 }, z: 4 }),
+    ],
+  };
+}
+
+function draw() {
+  if (!shown || !host.clientWidth || !window.echarts) return;
+  if (!chart) {
+    chart = window.echarts.init(host);
+    chart.on("click", ({ data }) => { if (data && data.point) shown.pick(data.point); });
+    new ResizeObserver(() => { chart.resize(); draw(); }).observe(host);
+    new MutationObserver(draw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  }
+  chart.setOption(options(shown)); // merged: what is zoomed or switched off stays so while points come
+}
+
 export function scatter(points, x, y, { label, chosen, pick }) {
-  const WIDTH = window.innerWidth < 860 ? 400 : 900; // so that letters are as large as the page's
   const drawn = points.filter((point) => x.of(point) > 0 && y.of(point) > 0);
   if (!drawn.length) return h("p", { class: "sub" }, "No point runs yet.");
-  const across = scale(drawn.map(x.of), LEFT, WIDTH - RIGHT), up = scale(drawn.map(y.of), HEIGHT - BOTTOM, TOP);
-  const edge = front(drawn, x, y);
-  const onEdge = new Set(edge.map((point) => point.number));
-  const line = edge.length > 1 && s("polyline", { class: "front", points: edge.map((point) => `${across.at(x.of(point)).toFixed(1)},${up.at(y.of(point)).toFixed(1)}`).join(" ") });
-  const dots = [...drawn].sort((a, b) => onEdge.has(a.number) - onEdge.has(b.number)).map((point) => s("circle", {
-    class: `point${onEdge.has(point.number) ? " best" : ""}${chosen === point.number ? " chosen" : ""}`, cx: across.at(x.of(point)).toFixed(1), cy: up.at(y.of(point)).toFixed(1), r: onEdge.has(point.number) ? 5.5 : 3.5,
-    tabindex: onEdge.has(point.number) ? 0 : null, role: "button", "aria-label": label(point), onclick: () => pick(point), onkeydown: (event) => { if (event.key === "Enter") pick(point); },
-  }, s("title", {}, label(point))));
-  return s("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": `${y.name} over ${x.name}` },
-    across.ticks.map((value) => [s("line", { class: "rule", x1: across.at(value), x2: across.at(value), y1: TOP, y2: HEIGHT - BOTTOM }), s("text", { x: across.at(value), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, x.tell(value))]),
-    up.ticks.map((value) => [s("line", { class: "rule", x1: LEFT, x2: WIDTH - RIGHT, y1: up.at(value), y2: up.at(value) }), s("text", { x: LEFT - 8, y: up.at(value) + 4, "text-anchor": "end" }, y.tell(value))]),
-    s("text", { class: "axis", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, x.name),
-    s("text", { class: "axis", x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, y.name),
-    line, dots);
+  shown = { points: drawn, x, y, label, chosen, pick };
+  host.dataset.points = drawn.length;
+  host.dataset.front = front(drawn, x, y).length;
+  host.setAttribute("aria-label", `${y.name} over ${x.name} of ${drawn.length} plans, ${host.dataset.front} of them on the front; the table below has them all`);
+  loaded().then(draw, (error) => notice(error.message, "error"));
+  return host;
 }

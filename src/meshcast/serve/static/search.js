@@ -10,9 +10,9 @@ import { remember, state } from "./state.js";
 
 const MEASURES = {
   time: { name: "step time", of: (p) => p.step_time_s, tell: format.time, sign: 1 },
-  throughput: { name: "throughput, units/s", of: (p) => p.units_per_s, tell: format.rate, sign: -1 },
+  throughput: { name: "units a second", of: (p) => p.units_per_s, tell: format.rate, sign: -1 },
   energy: { name: "energy a unit", of: (p) => p.energy_j / (p.units_per_s * p.step_time_s), tell: format.energy, sign: 1 },
-  memory: { name: "memory, share of capacity", of: (p) => p.memory_share, tell: format.percent, sign: 1 },
+  memory: { name: "share of memory", of: (p) => p.memory_share, tell: format.percent, sign: 1 },
   devices: { name: "devices", of: (p) => p.devices, tell: format.count, sign: 1 },
 };
 const SECOND = { time: "memory", throughput: "memory", energy: "time", memory: "time", devices: "time" };
@@ -87,7 +87,8 @@ function measures() {
   return [MEASURES[first] || MEASURES.time, MEASURES[second && second !== first ? second : SECOND[first]] || MEASURES.memory];
 }
 
-const label = (p) => `${p.plan || p.target}: ${format.time(p.step_time_s)}, MFU ${format.percent(p.mfu)}, memory ${format.percent(p.memory_share)} · ${p.devices} × ${p.on}`;
+const label = (p) => [["step", format.time(p.step_time_s)], ["MFU", format.percent(p.mfu)], ["memory", format.percent(p.memory_share)], ["on", `${format.count(p.devices)} × ${p.on}`], ["limited by", p.binds]].filter(([, said]) => said);
+const spoken = (p) => `${p.plan || p.target}: ${format.time(p.step_time_s)}, MFU ${format.percent(p.mfu)}, memory ${format.percent(p.memory_share)} · ${p.devices} × ${p.on}`;
 
 function drawRun() {
   const [first, second] = measures();
@@ -101,7 +102,7 @@ function drawRun() {
   const picked = runs.find((each) => each.number === chosen);
   const rows = best.slice(0, 60).map((p) => h("tr", { class: p.number === chosen ? "chosen" : "", "data-point": p.number, onclick: () => pick(p) }, h("td", {}, edge.has(p.number) ? "●" : ""), h("td", { class: "plan" }, p.plan || "–"), h("td", { class: "number", "data-value": p.step_time_s }, format.time(p.step_time_s)), h("td", { class: "number" }, format.percent(p.mfu)), h("td", { class: "number" }, format.percent(p.memory_share)), h("td", { class: "name" }, p.binds), h("td", { class: "number" }, format.count(p.devices)), h("td", { class: "name" }, p.on), h("td", {}, h("button", { type: "button", class: "quiet small", onclick: (event) => { event.stopPropagation(); openPoint(p); } }, "Open"))));
   replace(document.getElementById("search-answer"), head, show.error && problem(show.error),
-    runs.length > 0 && h("article", { class: "card" }, scatter(runs, second, first, { label, chosen, pick }), picked && h("p", { class: "picked" }, label(picked), h("button", { type: "button", class: "quiet small", onclick: () => openPoint(picked) }, "Open"))),
+    runs.length > 0 && h("article", { class: "card" }, scatter(runs, second, first, { label, chosen, pick }), picked && h("p", { class: "picked" }, spoken(picked), h("button", { type: "button", class: "quiet small", onclick: () => openPoint(picked) }, "Open"))),
     !runs.length && show.state === "running" && h("article", { class: "card waits" }, h("p", { class: "working" }, h("i", { class: "spin" }), h("span", {}, show.said || "counting plans and looking at layers for their bounds …"))),
     rows.length > 0 && h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows points" }, h("thead", {}, h("tr", {}, h("th", { title: "On the front" }, ""), h("th", {}, "plan"), h("th", { class: "number" }, "step"), h("th", { class: "number" }, "MFU"), h("th", { class: "number" }, "memory"), h("th", {}, "limited by"), h("th", { class: "number" }, "devices"), h("th", {}, "on"), h("th", {}))), h("tbody", {}, rows)))));
 }

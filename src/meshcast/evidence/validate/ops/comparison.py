@@ -180,7 +180,7 @@ def write_programs(rows: Sequence[OpRow], folder: Path) -> list[str]:
 
     Raises:
         UsageError: The folder cannot be written to.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     failed = []
     for row in rows:

@@ -21,7 +21,7 @@ def write_job_files(rows: Sequence[RunRow], folder: Path) -> list[str]:
 
     Raises:
         UsageError: The folder cannot be written to.
-        InfeasibleError: The disk is full.
+        OutputError: The disk is full.
     """
     lacking = []
     for row in rows:

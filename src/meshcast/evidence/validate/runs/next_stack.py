@@ -34,7 +34,7 @@ def next_stack(name: str, device: Device) -> str:
 
 def likeness(one: Stack, other: Stack) -> int:
     """How many choices two stacks have in common, less the rewrites that one of them has alone."""
-    equal = sum(getattr(one, choice) == getattr(other, choice) for choice in CHOICES)
+    equal = sum(bool(getattr(one, choice) == getattr(other, choice)) for choice in CHOICES)
     return equal - len(_rewrites(one) ^ _rewrites(other))
 
 

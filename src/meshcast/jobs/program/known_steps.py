@@ -1,0 +1,83 @@
+"""Steps that are known already: hardware of which a program reads the same as before leaves its step what it was.
+
+A sweep changes one number after another, and most programs read few of them: those of a pipeline's stages talk inside of a host,
+and the rate between hosts is nothing to them. What a step follows from is its kernels, who times them and on which device, the
+options of the stages behind lowering, how many devices wait for each other, and of the network what its collectives take
+(`network_read`). Where all of that is as it was, so is the step, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshcast.base import KeptBeside
+from meshcast.jobs.program.on_network import collectives_of
+from meshcast.network import network_read
+from meshcast.results import Timed
+from meshcast.simulate import Executed
+
+if TYPE_CHECKING:
+    from meshcast.jobs.program.run import Run
+
+MOST_STEPS = 2048  # that are kept: nine programs of a pipeline on two hundred machines; a few hundred bytes each
+MOST_OPTIONS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownStep:
+    """A step without tables.
+
+    Attributes:
+        timed: Its times.
+        executed: What runs.
+        fidelity: That most of its time comes from.
+    """
+
+    timed: Timed
+    executed: Executed
+    fidelity: str
+
+
+_STEPS: KeptBeside[KnownStep] = KeptBeside(MOST_STEPS)
+_OPTIONS: list[tuple[object, ...]] = []  # options differ little, and have no hash: each is known by its place here
+
+
+def known_step(run: Run) -> KnownStep:
+    """The step of a run of which no tables are asked, worked out where nothing equal was."""
+    read = _read(run)
+    return _step(run) if read is None else _STEPS.of(run.lowered, read, lambda: _step(run))
+
+
+def _step(run: Run) -> KnownStep:
+    from meshcast.jobs.program.timed import timed_part  # which asks for steps here
+
+    return KnownStep(timed=timed_part(run), executed=run.executes, fidelity=run.fidelity)
+
+
+def _read(run: Run) -> Hashable | None:
+    """Everything that the step of a lowered program is worked out from; None where that cannot be said."""
+    network = network_read(run.network_model, collectives_of(run)) if run.devices > 1 else ()
+    if run.estimated is not None or network is None:
+        return None
+    _, *behind = run.options.parts  # the program's own are in what is lowered
+    return (
+        _number(tuple(behind)), run.estimators, run.device, run.devices, run.job_devices, run.whole, run.straggling, network,
+    )  # fmt: skip
+
+
+def _number(parts: tuple[object, ...]) -> int:
+    for number, known in enumerate(_OPTIONS):
+        if known == parts:
+            return number
+    if len(_OPTIONS) >= MOST_OPTIONS:
+        forget_steps()
+    _OPTIONS.append(parts)
+    return len(_OPTIONS) - 1
+
+
+def forget_steps() -> None:
+    """Leaves nothing kept, so that steps are worked out anew."""
+    _OPTIONS.clear()
+    _STEPS.clear()

@@ -1,0 +1,55 @@
+"""Plans that others made: every table's sharding and its ranks, in JSON (`benchmarks/torchrec_plan.py` writes torchrec's)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import InputError, UsageError, json_value, nearest
+from meshcast.tables.placing import PlacedTable
+from meshcast.tables.sharding import Sharding, TrainerRanks
+from meshcast.tables.table import EmbeddingTable
+from meshcast.tables.words import way_named
+
+FIX = 'write [{"table": "user", "sharding": "column_wise", "ranks": [0, 1]}, ...], an object a table'
+
+
+def read_plan(path: Path, tables: Sequence[EmbeddingTable], ranks: TrainerRanks) -> list[PlacedTable]:
+    """The plan of a file, in the order of the tables; torchrec's names of ways are understood.
+
+    Raises:
+        UsageError, InputError: There is no such file, or it is no plan of these tables on these ranks.
+    """
+    where = str(path)
+    try:
+        content = json_value(path.read_text(encoding="utf-8"), where=where)
+    except FileNotFoundError:
+        raise UsageError(f"no plan {where!r}", where="--against", fix=FIX) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=where, fix=FIX) from error
+    if not isinstance(content, list) or not all(isinstance(each, dict) and "table" in each for each in content):
+        raise InputError("is no list of tables", where=where, fix=FIX)
+    found = {str(each["table"]): each for each in content}
+    for table in tables:
+        if table.name not in found:
+            raise InputError(f"has no table {table.name!r}", where=where, fix=nearest(table.name, found))
+    return [_placed(found[table.name], table, ranks, f"{where}: {table.name}") for table in tables]
+
+
+def _placed(said: dict[str, Any], table: EmbeddingTable, ranks: TrainerRanks, where: str) -> PlacedTable:
+    way = way_named(str(said.get("sharding", said.get("sharding_type"))), where)
+    on = said.get("ranks", [])
+    if not isinstance(on, list) or not all(isinstance(rank, int) and 0 <= rank < ranks.devices for rank in on):
+        raise InputError(f"ranks {on!r} of {ranks.devices}", where=where, fix=FIX)
+    if way in ("row", "data"):
+        return PlacedTable(sharding=Sharding(way=way))
+    if way in ("table-row", "grid"):
+        nodes = sorted({rank // ranks.node for rank in on})
+        if not nodes or ranks.devices % ranks.node or ranks.nodes < 2:
+            raise InputError(f"{way} on {ranks.devices} devices in nodes of {ranks.node}", where=where, fix=FIX)
+        return PlacedTable(sharding=Sharding(way=way, columns=len(nodes)), places=tuple(nodes))
+    columns = len(on)
+    if not columns or table.dim % columns or (way == "table" and columns > 1):
+        raise InputError(f"{columns} ranks for {table.dim} columns, {way}-wise", where=where, fix=FIX)
+    return PlacedTable(sharding=Sharding(way="column" if columns > 1 else "table", columns=columns), places=tuple(on))

@@ -1,0 +1,90 @@
+"""What a person at a terminal sees: colours unless they are switched off, tables that fit, and how far long work is."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from meshcast.base import Said, tell
+from meshcast.cli import patience as patient
+from meshcast.cli.patience import patience, progress_line
+
+COLUMNS = 72
+# Parameters of escape sequences that set a colour; bold and dim letters are none.
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m")
+
+
+def _at_a_terminal(*words: str, **environment: str) -> str:
+    """What a command prints on a terminal of 72 columns."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, COLUMNS))
+    known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+    command = [sys.executable, "-m", "meshcast", *words]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**known, "TERM": "xterm-256color", **environment}
+    )
+    os.close(theirs)
+    said = bytearray()
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    assert process.wait() == 0
+    return said.decode()
+
+
+def _plain(text: str) -> list[str]:
+    return [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line).rstrip() for line in text.splitlines()]
+
+
+def test_no_color_leaves_colours_out_and_tables_fit() -> None:
+    told = _at_a_terminal("devices", NO_COLOR="1")
+    assert not COLOUR.search(told)
+    assert max(map(len, _plain(told))) <= COLUMNS
+    assert any("h200" in line for line in _plain(told))
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_long_work_says_how_far_it_is_and_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = _Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(patient, "AFTER_S", 0.01)
+    with patience("searching"):
+        while "searching" not in screen.getvalue():
+            time.sleep(0.005)
+        tell("3 of 12 plans", done=3, total=12)
+    assert f"searching [{'=' * 6}{' ' * 18}] 25%: 3 of 12 plans (0 s)" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")
+    quick = _Terminal()
+    monkeypatch.setattr(sys, "stderr", quick)
+    monkeypatch.setattr(patient, "AFTER_S", 60.0)
+    with patience("searching"):
+        tell("1 of 2", done=1, total=2)
+    assert quick.getvalue() == "", "what is quick says nothing"
+
+
+def test_a_line_of_progress_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    said = Said("17 of 40 points left, about 3 s left")
+    said.share = 0.5
+    line = progress_line("searching plans of llama3-8b", said, 12.4)
+    assert len(line) == 39
+    assert line.endswith("...")
+    assert progress_line("tracing", None, 3.2) == "tracing (3 s)"

@@ -1,0 +1,45 @@
+"""Traces that are shared: nothing of the original's names, paths and shapes is in them, and a replay takes as long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshcast.chakra import Node, NodeType, NodeValues, read_trace, trace_bytes
+from meshcast.jobs.traced import find_traces
+from meshcast.recorded import share_traces, verify_shared
+from meshcast.recorded.sharing import KEPT, leaks
+from tests.recorded.test_linking import linked
+
+
+def test_nothing_of_the_original_is_left_and_the_replay_stays(tmp_path: Path) -> None:
+    original = find_traces(linked(tmp_path))
+    said = share_traces(original, tmp_path / "shared")
+    assert said["replay_after_s"] == pytest.approx(said["replay_before_s"])
+    assert (said["leaks"], said["ranks"]) == ([], 2)
+    assert {"rf_id", "et_id", "op_schema"} <= set(said["attributes_removed"])
+    shared = find_traces(tmp_path / "shared")
+    assert verify_shared(shared, original) == []
+    assert verify_shared(original, original) != []
+    trace = read_trace(shared.by_rank[0])
+    assert trace.metadata == {}
+    assert {key for node in trace.nodes for key in node.attributes} <= {*KEPT, "op_type"}
+    assert all(node.inputs is None and not node.start_us for node in trace.nodes)
+
+
+def test_coarse_durations_change_a_replay_by_the_bound_at_most(tmp_path: Path) -> None:
+    said = share_traces(find_traces(linked(tmp_path)), tmp_path / "shared", 0.2)
+    assert said["bound"] == pytest.approx(1.2**0.5 - 1)
+    assert abs(said["replay_after_s"] / said["replay_before_s"] - 1) <= said["bound"] + 1e-9
+
+
+def test_names_paths_and_shapes_are_found(tmp_path: Path) -> None:
+    node = Node(
+        number=1, name="secret_layer", kind=NodeType.COMPUTE, inputs=NodeValues(shapes="[16, 256]"),
+        attributes={"file": "/home/someone/train.py", "duration_ns": 5},
+    )  # fmt: skip
+    path = tmp_path / "a.0.et"
+    path.write_bytes(trace_bytes([node]))
+    found = leaks([path.read_bytes()], [read_trace(path)])
+    assert found == ["/home/someone/train.py", "[16, 256]", "secret_layer"]

@@ -20,6 +20,7 @@ from meshcast.jobs import Run
 from meshcast.jobs.pipeline import replicas
 from meshcast.jobs.pipeline import timed as pipeline_timed
 from meshcast.jobs.program import run as program_run
+from meshcast.jobs.program.known_steps import forget_steps
 from meshcast.jobs.program.timed import timed_prediction
 from meshcast.lower import Kernel
 from meshcast.programs import Program
@@ -34,7 +35,8 @@ X, W = jax.ShapeDtypeStruct((256, 512), "float32"), {"w": jax.ShapeDtypeStruct((
 
 @pytest.fixture
 def timing(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often kernels were estimated, and programs or pipelines simulated."""
+    """How often kernels were estimated, and programs or pipelines simulated; no step is known from before."""
+    forget_steps()
     calls: Counter[str] = Counter()
 
     def count(owner: Any, name: str, what: str) -> None:
@@ -46,7 +48,7 @@ def timing(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, counting)
 
-    count(chain, "estimate_each", "estimated")
+    count(chain, "chain_answers", "estimated")  # which every estimate begins with, also where answers are known
     count(Simulator, "run", "simulated")
     count(Simulator, "duration", "simulated")
     count(replicas, "simulate_pipeline", "pipeline")

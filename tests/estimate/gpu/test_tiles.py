@@ -43,7 +43,7 @@ def test_splits_that_cannot_be_the_fastest_are_not_timed() -> None:
 def test_what_is_left_out_is_slower(sides: tuple[int, int, int]) -> None:
     """Where all of them are timed, the answer is the same."""
     fastest = product_time(product(*sides), machine())
-    with patch.object(tiles._Tiled, "_may_be_fastest", lambda self, longest: np.nonzero(self._kept)):
+    with patch.object(tiles._Tiled, "_may_be_fastest", lambda self, longest: np.nonzero(self._ways.kept)):
         assert product_time(product(*sides), machine()) == fastest
 
 

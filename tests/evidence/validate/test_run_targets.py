@@ -135,7 +135,7 @@ def test_what_a_row_lacks_is_named() -> None:
     assert any("heads" in each for each in target(model="llama-9", counts={"layers": 2, "gbs": 1}).missing)
     assert any("'abacus'" in each for each in target(device="abacus").missing)
     assert any("no multiple" in each for each in target(counts={**LLAMA, "gbs": 17}).missing)
-    assert any("do not divide" in each for each in target(degrees={"tp": 3}).missing)
+    assert any("tp=3 does not divide 8 devices" in each for each in target(degrees={"tp": 3}).missing)
 
 
 @pytest.mark.parametrize(

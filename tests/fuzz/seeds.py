@@ -140,7 +140,11 @@ def bytecode() -> list[bytes]:
     """StableHLO as MLIR's bytecode."""
     from meshcast.programs import mlir
 
-    return [mlir.to_bytecode(mlir.parse_module(text.decode(), where="seed")) for text in stablehlo()]
+    return [
+        mlir.to_bytecode(mlir.parse_module(text.decode(), where="seed"))
+        for text in stablehlo()
+        if b"!quant." not in text
+    ]
 
 
 @cache
@@ -149,7 +153,11 @@ def portable() -> list[bytes]:
     from jaxlib.mlir.dialects import stablehlo as dialect
 
     version = dialect.get_current_version()
-    texts = [text for text in stablehlo() if not any(word in text for word in (b"sdy.", b"chlo.", b"@shape_assertion"))]
+    texts = [
+        text
+        for text in stablehlo()
+        if not any(word in text for word in (b"sdy.", b"chlo.", b"!quant.", b"@shape_assertion"))
+    ]
     return [bytes(dialect.serialize_portable_artifact_str(text.decode(), version)) for text in texts]
 
 

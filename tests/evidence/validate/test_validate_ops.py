@@ -86,7 +86,7 @@ def test_a_step_of_a_chain_is_what_was_measured() -> None:
 def test_failures_are_counted_and_named_and_spoil_nothing_else() -> None:
     rows = [
         add("good", 2**20, 5.0),
-        add("chip", 2**20, 5.0, chip="v2"),
+        add("chip", 2**20, 5.0, chip="v1"),
         add("untimed", 2**20, None),
         OpRow(id="huge", chip="v6e", op="copy", dtype="bf16", shape={"bytes": str(2**36)}, time_us=5.0),
     ]
@@ -189,10 +189,10 @@ def test_processes_give_the_same_rows() -> None:
 
 
 def test_the_page_names_rows_that_failed(tmp_path: Path) -> None:
-    summary = OpsSummary(results=tuple(validate_ops([add("x", 8, 1.0, chip="v2"), add("y", 8, 1.0)], ROOFLINE)))
+    summary = OpsSummary(results=tuple(validate_ops([add("x", 8, 1.0, chip="v1"), add("y", 8, 1.0)], ROOFLINE)))
     text = ops_page(summary, command="meshcast validate ops FILE", page=tmp_path / "page.md")
     assert "## Failed" in text
-    assert "v2/add/A" in text
+    assert "v1/add/A" in text
 
 
 def test_the_page_counts_what_rows_leave_unstated(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from meshcast.base import BugError
+from meshcast.base import BugError, write_whole
 from meshcast.jobs import ProgramJob, resolve_job
 from meshcast.options import Options
 from meshcast.synthetic.graphs import OpGraph, packed, unpacked_graph
@@ -72,7 +72,7 @@ def main() -> None:
         print(f"{graph.name}: {len(graph.nodes)} nodes in {len(graph.layers())} layers", flush=True)
     text = json.dumps([packed(graph) for graph in graphs], separators=(",", ":"))
     path = Path(__file__).parent / "data" / FILE
-    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    write_whole(path, gzip.compress(text.encode(), 9, mtime=0))
     print(f"{len(graphs)} graphs, {path.stat().st_size:,} bytes")
 
 

@@ -9,6 +9,7 @@ import gzip
 import json
 from pathlib import Path
 
+from meshcast.base import write_whole
 from meshcast.synthetic.corpus import shipped_corpus
 from meshcast.synthetic.model import FILE, learnt
 
@@ -18,7 +19,7 @@ def main() -> None:
     graphs = [graph for graph in shipped_corpus() if not graph.held_out]
     text = json.dumps(learnt(graphs).to_json(), separators=(",", ":"))
     path = Path(__file__).parent / "data" / FILE
-    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    write_whole(path, gzip.compress(text.encode(), 9, mtime=0))
     print(f"{len(graphs)} graphs, {path.stat().st_size:,} bytes")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import VERSION, UsageError, tell, whole_files
+from meshcast.base import VERSION, UsageError, tell, whole_files, write_whole
 from meshcast.chakra import COLLECTIVE_CODES, Attribute, Node, NodeType, groups_path, rank_path, trace_bytes
 from meshcast.synthetic.graphs import GroupDims, OpGraph, OpNode
 from meshcast.synthetic.model import GraphModel
@@ -144,7 +144,7 @@ def write_suite(model: GraphModel, folder: Path, *, likes: Sequence[str], seed: 
             "collectives": sorted({kind for row in rows for kind in row["collectives"]}),
         },
     }  # fmt: skip
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
     return manifest
 
 

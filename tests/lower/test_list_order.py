@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from meshcast.lower import Kernel
 from meshcast.lower.list_order import most_bytes, with_less_memory
 from meshcast.lower.small_kernels import memset
@@ -30,6 +32,17 @@ def test_what_only_grows_memory_waits_until_it_is_needed() -> None:
     held = frozenset({0, 14, 15})
     steps = [kernel([0], [1]), kernel([0], [2]), kernel([2], [14]), kernel([1], [15])]
     assert writes(steps, held) == [1, 15, 2, 14]
+
+
+def test_slices_that_a_loop_steps_through_do_not_wait() -> None:
+    """They are copied beside other kernels from the start, as in XLA's own schedules of stacked layers."""
+    held = frozenset({0, 14, 15, 16, 17})
+    stepped = frozenset({"copy", "cold"})
+    made, used = [kernel([0], [at]) for at in (1, 2, 3)], [kernel([at], [13 + at]) for at in (1, 2, 3)]
+    last = [replace(kernel([0], [4]), flags=stepped), kernel([4], [17])]
+    assert writes([*made, *used, *last], held) == [4, 17, 1, 14, 2, 15, 3, 16]
+    copies = [replace(step, flags=stepped) for step in made]
+    assert writes([*copies, *used[::-1]], held) == [1, 2, 3, 16, 15, 14]
 
 
 def test_an_order_that_saves_nothing_is_left_alone() -> None:

@@ -3,7 +3,8 @@
 XLA's memory scheduler works out several orders and keeps the one whose buffers take least (`DefaultMemoryScheduler` in
 hlo_memory_scheduler.cc). Its `ListScheduler` runs, of all that could run next, what frees most: the bytes of operands that die
 less those of results. So chains that end in results (an optimizer's update, a branch of a network) run one after the other, and
-what only grows memory (a padded copy) waits until something needs it.
+what only grows memory (a padded copy) waits until something needs it. Slices of what a loop steps through do not wait: XLA
+copies them beside other kernels (`fusion-start`), and its latency-hiding scheduler begins that as early as it can.
 
 What a step writes over is read by everybody else before; loops and branches keep their order, and a launch without results (a
 memset) stays before the launch that it is for.
@@ -12,6 +13,7 @@ memset) stays before the launch that it is for.
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -75,6 +77,7 @@ class _List:
         self._missing = [len(earlier) for earlier in before]
         self._unread = {value: len(readers) for value, readers in self._readers.items()}
         self._own = {value for writes in self._writes for value in writes}
+        self._begun_early = [any(_is_stepped_copy(step) for step in unit) for unit in units]
 
     def _keep_apart(self, before: list[set[int]]) -> None:
         """What is written over is read first, and loops and branches come in their order."""
@@ -118,7 +121,9 @@ class _List:
         return order
 
     def _freed(self, at: int) -> int:
-        """Bytes that are free once a unit has run, less those that it takes."""
+        """Bytes that are free once a unit has run, less those that it takes; more than any where it begins early."""
+        if self._begun_early[at]:
+            return sys.maxsize
         dying = [v for v in self._reads[at] if self._unread[v] == 1 and v in self._own]
         return sum([self._tensors[v].bytes for v in dying]) - sum([self._tensors[v].bytes for v in self._writes[at]])
 
@@ -134,3 +139,8 @@ def _units(steps: Sequence[Step]) -> list[list[Step]]:
             units.append([step])
         open_unit = not step.writes
     return units
+
+
+def _is_stepped_copy(step: Step) -> bool:
+    """Whether a step copies another part of a value in every turn of its loop."""
+    return isinstance(step, Kernel) and step.flags >= {"copy", "cold"}

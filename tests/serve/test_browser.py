@@ -108,6 +108,7 @@ def test_controls_compare_and_share(tab: Any, browser: Any) -> None:
     _settled(tab)
     first = _read(tab, "step_time_s")
     tab.click(".add")
+    tab.wait_for_selector("#plan-tp")  # what the server offers for the second one
     assert tab.eval_on_selector_all("#plan-tp option", "all => all.map(each => each.value)") == ["1", "2", "4"]
     tab.select_option("#plan-tp", "2")
     tab.wait_for_function("() => document.getElementById('plan-text')?.textContent === 'fsdp=2,tp=2'")

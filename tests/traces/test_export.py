@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from meshcast import predict
-from meshcast.base.errors import InfeasibleError, InputError, UnsupportedError, UsageError
+from meshcast.base.errors import InfeasibleError, InputError, OutputError, UnsupportedError, UsageError
 from meshcast.base.mesh import Group, Mesh
 from meshcast.base.number_ranges import parse_ranges, ranges
 from meshcast.chakra import NodeType, checked_trace, read_trace
@@ -269,7 +269,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(chakra, "_manifest", full)
-    with pytest.raises(InfeasibleError, match="No space left"):
+    with pytest.raises(OutputError, match="No space left"):
         trace(tmp_path / "job", "fsdp=4")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     monkeypatch.undo()

@@ -24,6 +24,7 @@ from meshcast.simulate.exposure import merged as merged
 from meshcast.simulate.host import LOOSE_GAP as LOOSE_GAP
 from meshcast.simulate.host import WHOLE_PROGRAM_LAUNCHES as WHOLE_PROGRAM_LAUNCHES
 from meshcast.simulate.host import HostCosts as HostCosts
+from meshcast.simulate.host import awaited_launches as awaited_launches
 from meshcast.simulate.host import host_seconds as host_seconds
 from meshcast.simulate.host import loose_launches as loose_launches
 from meshcast.simulate.host import nothing_launched as nothing_launched
@@ -37,6 +38,7 @@ from meshcast.simulate.memory import peak_memory as peak_memory
 from meshcast.simulate.network import KernelNetwork as KernelNetwork
 from meshcast.simulate.network import OnNetwork as OnNetwork
 from meshcast.simulate.network import collective_of_kernel as collective_of_kernel
+from meshcast.simulate.pauses import with_pauses as with_pauses
 from meshcast.simulate.peak import Peak as Peak
 from meshcast.simulate.peak import PeakBuffer as PeakBuffer
 from meshcast.simulate.peak import peak_buffers as peak_buffers

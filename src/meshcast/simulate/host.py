@@ -30,7 +30,7 @@ H200, jax 0.11.2, by `benchmarks/host_overhead.py` and host profiles of small mo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshcast.base import KeptBeside, format_time
@@ -107,6 +107,24 @@ def loose_launches(
         elif looped:
             count += 1
     return count
+
+
+def awaited_launches(
+    schedule: Schedule, *, graphs: bool = True, without: Collection[str] = (), looped: bool = False
+) -> Iterator[Sequence[Step]]:
+    """The kernels of each of these launches, those of a loop once, and those of all bodies of a branch."""
+    for neighbours in _runs(schedule.steps):
+        first = neighbours[0]
+        if isinstance(first, LoopStep):
+            if first.label not in without:
+                yield from awaited_launches(first.body, graphs=graphs, without=without, looped=True)
+        elif isinstance(first, BranchStep):
+            for body in first.bodies:
+                yield from awaited_launches(body, graphs=graphs, without=without, looped=looped)
+        elif first.kind is KernelKind.CONVOLUTION or not _is_graph(neighbours, graphs):
+            yield from ([step] for step in neighbours)
+        elif looped:
+            yield neighbours
 
 
 def nothing_launched(lowered: LoweredProgram, host: float) -> tuple[str, ...]:

@@ -53,16 +53,14 @@ class ProgramSlices:
     _described: dict[int, Description] = field(default_factory=dict)  # by the identity of kernels: the run holds them
     _arrows: dict[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     _moved: dict[tuple[str, str, int], Description] = field(default_factory=dict)
-    _length: float | None = None
 
     def slices(self, arrows: Arrows, start: float = 0.0) -> Iterator[Slice]:
         """All of them, for a step that starts then.
 
         What ends behind the step is the pause behind its last kernel, which nobody waits for.
         """
-        if self._length is None:  # the step's without what it waits for the host
-            self._length = self.run.simulator.duration(self.run.kernels, self.run.network)
-        yield from self._block(self.run.timeline, start, start + self._length, 1, 1.0, arrows)
+        timeline = self.run.device_timeline
+        yield from self._block(timeline, start, start + timeline.duration, 1, 1.0, arrows)
 
     def count(self) -> int:
         """How many there are."""

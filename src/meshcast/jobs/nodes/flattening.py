@@ -65,26 +65,32 @@ def program_body(
     host: dict[str, Attribute] = {}
     if run.host > HOST_MATTERS * run.timeline.duration:
         host = {LEAST: run.pauses * NANOSECONDS, UNTIL: run.host * NANOSECONDS}
+    _without_gap(flattened.body, rank.length(run.simulator.plan).last)
     return _lasting(flattened.body, run.timeline.duration, leaves, host)
 
 
-def _lasting(body: RankBody, seconds: float, leaves: Waits, host: Mapping[str, Attribute]) -> RankBody:
-    """The body with its end where the step's is: waits added, or the gap taken away that nothing waits for.
-
-    What is said about the host stands on the wait for it, which is there for that alone if need be.
-    """
+def _without_gap(body: RankBody, seconds: float) -> None:
+    """Takes the gap behind the last kernel away, which nothing waits for: the device is done after so many seconds."""
     ends = body.ends()
     longer = max(ends, default=0.0) - seconds
-    if longer < -SHORTEST_WAIT:
-        body.add(waiting("waiting for the host", -longer, more=host), order=leaves)
-    elif longer > SHORTEST_WAIT:
+    if longer > SHORTEST_WAIT:
         last = max(range(len(ends)), key=ends.__getitem__)
         piece = body.pieces[last]
         if piece.seconds > longer and piece.stream == 0:
             left = piece.seconds - longer
             said = {**piece.attributes, "duration_ns": left * NANOSECONDS}
             body.pieces[last] = replace(piece, seconds=left, attributes=said)
-    if host and longer >= -SHORTEST_WAIT:  # not here, but perhaps on another device
+
+
+def _lasting(body: RankBody, seconds: float, leaves: Waits, host: Mapping[str, Attribute]) -> RankBody:
+    """The body with its end where the step's is, by a wait for the host: for pauses before launches, and for its pace.
+
+    What is said about the host stands on that wait, which is there for that alone if need be.
+    """
+    shorter = seconds - max(body.ends(), default=0.0)
+    if shorter > SHORTEST_WAIT:
+        body.add(waiting("waiting for the host", shorter, more=host), order=leaves)
+    elif host:  # not here, but perhaps on another device
         body.add(waiting("waiting for the host", 0.0, more=host), order=leaves)
     if host:
         first = body.pieces[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshcast.simulate import (
@@ -9,16 +11,21 @@ from meshcast.simulate import (
     WHOLE_PROGRAM_LAUNCHES,
     AskingLoops,
     HostCosts,
+    Timeline,
+    awaited_launches,
     call_costs,
     host_seconds,
     issued_step,
     lead_seconds,
     loose_launches,
+    with_pauses,
 )
 from meshcast.workload import FrameworkStep
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
+
+ROUNDING = 1e-12  # seconds by which a sum over turns differs from their product
 
 
 def issuing_seconds(run: Run) -> float:
@@ -61,12 +68,35 @@ def pausing_seconds(run: Run) -> float:
     """Seconds between launches outside of CUDA graphs; in loops that end on data also what they wait for the host."""
     if not run.host:
         return 0.0
-    costs = run.options.run.host_costs
-    graphs = run.lowered.workload.step is None and (costs is None or costs.graphs)
-    asking = {loop.label for loop in run.workload.data_loops}
+    graphs, asking = _launched(run)
     loose = loose_launches(run.lowered.schedule, graphs=graphs, without=asking)
     whole, device = run.asking
     return loose * LOOSE_GAP * run.device.launch_latency_s + (whole - device)
+
+
+def paused_timeline(run: Run, alone: Timeline) -> Timeline:
+    """The device's timeline with its pauses in their places; those of loops that end on data are not among them.
+
+    Args:
+        run: The run.
+        alone: The timeline without pauses, with its spans and its path.
+    """
+    if run.pauses <= 0:
+        return alone
+    graphs, asking = _launched(run)
+    launches = awaited_launches(run.lowered.schedule, graphs=graphs, without=asking)
+    found = with_pauses(alone, launches, LOOSE_GAP * run.device.launch_latency_s)
+    whole = alone.duration + run.pauses
+    if found.duration > whole + ROUNDING:  # a loop that ends on data, where the host's part is less than nothing
+        return alone
+    return replace(found, duration=whole) if found.duration > whole - ROUNDING else found
+
+
+def _launched(run: Run) -> tuple[bool, Collection[str]]:
+    """Whether there are CUDA graphs, and the labels of loops that end on data."""
+    costs = run.options.run.host_costs
+    graphs = run.lowered.workload.step is None and (costs is None or costs.graphs)
+    return graphs, {loop.label for loop in run.workload.data_loops}
 
 
 def asking_seconds(run: Run) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.program.data_loops import with_data_loops
 from meshcast.jobs.program.feasibility import held_memory, memory_verdict
-from meshcast.jobs.program.host_time import asking_seconds, issuing_seconds, pausing_seconds
+from meshcast.jobs.program.host_time import asking_seconds, issuing_seconds, paused_timeline, pausing_seconds
 from meshcast.jobs.program.on_network import arranged_run, contention_on, simulator_on
 from meshcast.jobs.program.power_cap import settled_step
 from meshcast.jobs.program.timed import main_fidelity, timed_prediction
@@ -154,8 +154,18 @@ class Run:
     @cached_property
     def timeline(self) -> Timeline:
         """When everything runs on one rank; the device waits, idle, where the host cannot issue fast enough."""
+        whole = self._unpaused.duration + self.pauses
+        return self._waiting(self.device_timeline.lasting(whole), self.delay)
+
+    @cached_property
+    def device_timeline(self) -> Timeline:
+        """The same without what the device waits for at the step's end; of a brief run without the pauses of launches."""
+        return self._unpaused if self.brief else paused_timeline(self, self._unpaused)
+
+    @cached_property
+    def _unpaused(self) -> Timeline:
         told = not self.brief
-        return self.paced(self.simulator.timeline(self._settled[2], spans=told, paths=told), self.delay)
+        return self.simulator.timeline(self._settled[2], spans=told, paths=told)
 
     @cached_property
     def speeds(self) -> npt.NDArray[np.float64] | None:
@@ -176,12 +186,15 @@ class Run:
             return 0.0
         return max(0.0, self.ranks.duration - self.simulator.duration(self.kernels, self.network))
 
-    def paced(self, timeline: Timeline, delay: float = 0.0) -> Timeline:
-        """A timeline with the pauses of launches outside of CUDA graphs, and the wait for slower devices.
+    def paced(self, timeline: Timeline) -> Timeline:
+        """A timeline with the pauses of launches at its end, and what else the device waits for."""
+        return self._waiting(timeline.lasting(timeline.duration + self.pauses))
+
+    def _waiting(self, paused: Timeline, delay: float = 0.0) -> Timeline:
+        """A timeline with the wait for slower devices.
 
         It lasts at least as long as the host needs, which issues the next kernels while devices wait.
         """
-        paused = timeline.lasting(timeline.duration + self.pauses)
         late = paused.lasting(paused.duration + delay, "waiting for slower devices")
         return late.lasting(late.duration * self.straggling, "waiting for slower parts of the network").lasting(
             self.host
@@ -198,7 +211,7 @@ class Run:
 
     @cached_property
     def pauses(self) -> float:
-        """Seconds between launches outside of CUDA graphs."""
+        """Seconds that the device pauses before launches outside of CUDA graphs, and of the graphs of loops."""
         return pausing_seconds(self)
 
     @cached_property

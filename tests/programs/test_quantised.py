@@ -65,6 +65,13 @@ def test_arithmetic_is_that_of_the_numbers_meant() -> None:
     assert larger.endswith("(tensor<4xi8>, tensor<4xi8>) -> tensor<4xi8>")
 
 
+def test_scalars_are_integers_where_a_reduction_is_told_by_them_alone() -> None:
+    (added,) = rewritten(f"%2 = stablehlo.add %0, %1 : tensor<{Q8}>")
+    assert added.endswith("(tensor<i8>, tensor<i8>) -> tensor<i8>")
+    numbers = rewritten(f"%1 = stablehlo.tanh %0 : tensor<{Q8}>")
+    assert numbers[1].endswith("(tensor<f32>) -> tensor<f32>")
+
+
 def test_unsigned_storage_keeps_its_sign() -> None:
     assert rewritten("%1 = stablehlo.reshape %0 : (tensor<4x!quant.uniform<u8:bf16, 0.5>>) -> tensor<4xf32>") == [
         "%1 = stablehlo.reshape %0 : (tensor<4xui8>) -> tensor<4xf32>"

@@ -25,6 +25,7 @@ MARK = "!quant."
 ACCUMULATOR = "i32"
 PRODUCTS = frozenset({"dot_general", "dot", "convolution"})
 ORDERED = frozenset({"maximum", "minimum", "clamp"})
+REDUCING = frozenset({"add", "multiply", "maximum", "minimum"})
 ARITHMETIC = ORDERED | {
     "abs", "add", "atan2", "cbrt", "ceil", "cosine", "divide", "exponential", "exponential_minus_one", "floor", "log",
     "log_plus_one", "logistic", "multiply", "negate", "power", "remainder", "round_nearest_afz", "round_nearest_even", "rsqrt",
@@ -97,14 +98,12 @@ class _Writer:
 
     def _conversion(self, indent: str, result: str, rest: str) -> Iterator[str]:
         operands, types, made, location = self._signature(rest)
-        between = self._name()
-        middle = self._expressed(types[0]) if MARK in types[0] else self._expressed(made)
-        first, last = self._stored(types[0]), self._stored(made)
-        if MARK in types[0] and MARK in made:  # to other scales
-            yield f"{indent}{between} = stablehlo.convert {operands[0]} : ({first}) -> {middle}{location}"
-            yield f"{indent}{result} = stablehlo.convert {between} : ({middle}) -> {last}{location}"
-        else:
-            yield f"{indent}{result} = stablehlo.convert {operands[0]} : ({first}) -> {last}{location}"
+        value, kind = operands[0], self._stored(types[0])
+        if MARK in types[0] and MARK in made:  # to other scales, by way of the numbers meant
+            numbers, meant = self._name(), self._expressed(types[0])
+            yield f"{indent}{numbers} = stablehlo.convert {value} : ({kind}) -> {meant}{location}"
+            value, kind = numbers, meant
+        yield f"{indent}{result} = stablehlo.convert {value} : ({kind}) -> {self._stored(made)}{location}"
 
     def _product(self, indent: str, result: str, op: str, rest: str) -> Iterator[str]:
         operands, types, made, location = self._signature(rest)
@@ -131,8 +130,9 @@ class _Writer:
 
     def _arithmetic(self, indent: str, result: str, op: str, rest: str) -> Iterator[str]:
         operands, types, made, location = self._signature(rest)
-        if (op in ORDERED and len({*types, made}) == 1) or "x" not in made.partition("!")[0]:
-            # Of integers themselves: their order is that of the numbers; and scalars, which reductions are told by.
+        scalar = "x" not in made.partition("!")[0]
+        if (op in ORDERED and len({*types, made}) == 1) or (op in REDUCING and scalar):
+            # Of integers themselves: their order is that of the numbers; and of the scalars that reductions are told by.
             kinds = ", ".join(self._stored(kind) for kind in types)
             yield f'{indent}{result} = "stablehlo.{op}"({", ".join(operands)}) : ({kinds}) -> {self._stored(made)}{location}'
             return

@@ -18,19 +18,19 @@ import numpy as np
 
 from meshcast.base import InputError, MeshcastError, UsageError
 from meshcast.estimate import Interpolator, InterpolatorRow, Split, build_interpolator, chosen_half, reference_model
+from meshcast.evidence.validate.ops.comparison import op_run
 from meshcast.evidence.validate.ops.programs import op_program
 from meshcast.evidence.validate.ops.rows import OpRow, device_of
 from meshcast.hardware import Device
-from meshcast.jobs import prepare
 from meshcast.lower import KernelKind, LoopStep, Schedule
 from meshcast.options import Options
-from meshcast.programs import from_bytes
 
 Listen = Callable[[int, int], None]
 _NOT_LEARNED = {
     KernelKind.COLLECTIVE: "a collective is timed by the network",
     KernelKind.CUSTOM: "a hand-written kernel's time says nothing about others",
 }
+_LOWERED = Options(fidelity="analytical", lowering="modelled", levers=False)
 _LEAST_SHARE = 0.05  # of a row's time: what less of it is spent on, the row says nothing about
 
 
@@ -101,9 +101,7 @@ def row_kernels(row: OpRow, device: Device) -> Iterator[InterpolatorRow]:
     """
     assert row.time_us is not None
     program = op_program(row)
-    captured = from_bytes(program.text.encode(), name=program.name, where=program.name)
-    options = Options(on=program.device, fidelity="analytical", lowering="modelled", clocks="burst", levers=False)
-    schedule = prepare(captured, options).lowered.schedule
+    schedule = op_run(program, _LOWERED).lowered.schedule
     kernels = list((_loops(schedule) or schedule).walk() if program.slope else schedule.walk())
     for kind, why in _NOT_LEARNED.items():
         if any(kernel.kind is kind for kernel, _ in kernels):

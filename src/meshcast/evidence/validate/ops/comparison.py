@@ -104,10 +104,19 @@ def _program(row: OpRow) -> OpProgram | str:
         return why_failed(error)
 
 
+def op_run(program: OpProgram, options: Options) -> Run:
+    """A row's program on its device, at the clock of the short runs in which such rows are measured.
+
+    Raises:
+        MeshcastError: It cannot be read or lowered.
+    """
+    captured = from_bytes(program.text.encode(), name=program.name, where=program.name)
+    return prepare(captured, options.having(on=program.device, clocks="burst"))
+
+
 def _timed(program: OpProgram, options: Options) -> _TimedProgram:
     try:
-        captured = from_bytes(program.text.encode(), name=program.name, where=program.name)
-        run = prepare(captured, options.having(on=program.device, clocks="burst"))  # short runs
+        run = op_run(program, options)
         prediction = run.predict()
     except Exception as error:  # named in the row like any other failure
         return _TimedProgram(why=why_failed(error))

@@ -20,7 +20,7 @@ import math
 from dataclasses import replace
 
 from meshcast.lower.rewriting import ValueTypes, moved, resized
-from meshcast.workload import DTYPE_BITS, Convolution, Op, OpKind, valid_positions
+from meshcast.workload import DTYPE_BITS, Convolution, Op, OpKind, valid_pairs
 
 Padding = tuple[tuple[int, int], ...]
 CHANNELS = 8  # elements of 2 bytes that make a 16-byte load
@@ -270,23 +270,7 @@ def dense_convolution(shape: Convolution) -> Convolution:
         lhs_dilation=ones,
         rhs_dilation=ones,
     )
-    return replace(dense, macs=shape.macs * _valid(dense) // max(1, _valid(shape)))
-
-
-def _valid(shape: Convolution) -> int:
-    """Pairs of a place and a tap that falls on an element."""
-    return math.prod(
-        valid_positions(
-            size=shape.in_spatial[d],
-            out=shape.out_spatial[d],
-            kernel=shape.kernel[d],
-            stride=shape.strides[d],
-            pad_low=shape.padding[d][0],
-            lhs_dilation=shape.lhs_dilation[d],
-            rhs_dilation=shape.rhs_dilation[d],
-        )
-        for d in range(len(shape.kernel))
-    )
+    return replace(dense, macs=shape.macs * valid_pairs(dense) // max(1, valid_pairs(shape)))
 
 
 def is_filter_gradient_call(shape: Convolution) -> bool:

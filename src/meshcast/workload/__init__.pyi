@@ -38,7 +38,7 @@ from meshcast.workload.rule import OpReading as OpReading
 from meshcast.workload.rules.attention import BACKWARD_VECTOR_FLOPS as BACKWARD_VECTOR_FLOPS
 from meshcast.workload.rules.attention import FORWARD_VECTOR_FLOPS as FORWARD_VECTOR_FLOPS
 from meshcast.workload.rules.attention import attended as attended
-from meshcast.workload.rules.convolution import valid_positions as valid_positions
+from meshcast.workload.rules.convolution import valid_pairs as valid_pairs
 from meshcast.workload.rules.elementwise import ElementWork as ElementWork
 from meshcast.workload.rules.elementwise import element_work as element_work
 from meshcast.workload.rules.linalg import real_factor as real_factor

@@ -45,6 +45,22 @@ def valid_positions(
     return count
 
 
+def valid_pairs(shape: Convolution) -> int:
+    """Pairs of a place of the result and a tap that falls on an element: of all dimensions, their product."""
+    return math.prod(
+        valid_positions(
+            size=shape.in_spatial[d],
+            out=shape.out_spatial[d],
+            kernel=shape.kernel[d],
+            stride=shape.strides[d],
+            pad_low=shape.padding[d][0],
+            lhs_dilation=shape.lhs_dilation[d],
+            rhs_dilation=shape.rhs_dilation[d],
+        )
+        for d in range(len(shape.kernel))
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionDims:
     """Where the batch, channel and spatial dimensions of the three tensors are, and how the window moves.
@@ -76,19 +92,7 @@ def convolution_geometry(
     batch, in_channels, *in_spatial = (lhs.shape[dim] for dim in place.lhs)
     kernel_channels, _, *taps = (kernel.shape[dim] for dim in place.kernel)
     out_batch, out_channels, *out_spatial = (out.shape[dim] for dim in place.out)
-    valid = math.prod(
-        valid_positions(
-            size=in_spatial[d],
-            out=out_spatial[d],
-            kernel=taps[d],
-            stride=place.strides[d],
-            pad_low=place.padding[d][0],
-            lhs_dilation=place.lhs_dilation[d],
-            rhs_dilation=place.rhs_dilation[d],
-        )
-        for d in range(len(taps))
-    )
-    return Convolution(
+    found = Convolution(
         batch=batch,
         in_channels=in_channels,
         out_channels=out_channels,
@@ -101,13 +105,14 @@ def convolution_geometry(
         rhs_dilation=place.rhs_dilation,
         feature_groups=max(1, in_channels // max(1, kernel_channels)),
         batch_groups=max(1, batch // max(1, out_batch)),
-        macs=out_batch * out_channels * kernel_channels * valid,
+        macs=0,
         lhs_dtype=lhs.dtype,
         rhs_dtype=kernel.dtype,
         out_dtype=out.dtype,
         layout=place.layout,
         precision=precision,
     )
+    return replace(found, macs=out_batch * out_channels * kernel_channels * valid_pairs(found))
 
 
 def filter_gradient(forward: Convolution) -> Convolution:

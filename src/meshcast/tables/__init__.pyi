@@ -11,6 +11,10 @@ from meshcast.tables.distribution import Picked as Picked
 from meshcast.tables.distribution import parse_distribution as parse_distribution
 from meshcast.tables.files import list_names as list_names
 from meshcast.tables.files import read_tables as read_tables
+from meshcast.tables.issued import EagerDense as EagerDense
+from meshcast.tables.issued import EagerStep as EagerStep
+from meshcast.tables.issued import eager_dense as eager_dense
+from meshcast.tables.issued import eager_step as eager_step
 from meshcast.tables.kernels import EmbeddingKernels as EmbeddingKernels
 from meshcast.tables.kernels import LookUpParameters as LookUpParameters
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters
@@ -24,6 +28,8 @@ from meshcast.tables.sharding import TrainerRanks as TrainerRanks
 from meshcast.tables.step import StepModel as StepModel
 from meshcast.tables.step import StepTime as StepTime
 from meshcast.tables.table import EmbeddingTable as EmbeddingTable
+from meshcast.tables.table_launches import bag_launches as bag_launches
+from meshcast.tables.table_launches import batched_launches as batched_launches
 from meshcast.tables.traffic import LookUps as LookUps
 from meshcast.tables.traffic import Traffic as Traffic
 from meshcast.tables.traffic import traffic_of as traffic_of

@@ -3,6 +3,8 @@ from meshcast.tables.answer import TablesQuestion as TablesQuestion
 from meshcast.tables.answer import plan_tables as plan_tables
 from meshcast.tables.answer import problem_of as problem_of
 from meshcast.tables.answer import table_rows as table_rows
+from meshcast.tables.bags import BagKernels as BagKernels
+from meshcast.tables.bags import BagParameters as BagParameters
 from meshcast.tables.batch_files import IndexBatch as IndexBatch
 from meshcast.tables.batch_files import read_batch as read_batch
 from meshcast.tables.dense import DensePart as DensePart

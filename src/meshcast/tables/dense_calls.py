@@ -119,7 +119,7 @@ def _pooled(calls: CallWriter, batch: int, features: int, dim: int, *, stacked: 
     """Pooled rows (batch, features, dim): of one look-up table by table, or of as many as there are tables, stacked."""
     if stacked:
         each = [calls.tensor(batch, dim, held="input") for _ in range(features)]
-        calls.nothing("unsqueeze", features)
+        calls.nothing("stack")  # looks at each once more, below the dispatcher
         wide = [View(view.storage, (batch, 1, dim), (dim, dim, 1), view.dtype) for view in each]
         return calls.new("cat", wide, batch, features, dim, dim=1)
     rows = calls.tensor(features * batch, dim, held="input")
@@ -132,7 +132,8 @@ def _unpooled(calls: CallWriter, rows: View, *, stacked: bool) -> list[View]:
     batch, features, dim = rows.shape
     step, inner, _ = rows.strides
     if stacked:
-        return [calls.look("select", rows, (batch, dim), (step, 1), table * inner) for table in range(features)]
+        calls.nothing("unbind")
+        return [View(rows.storage, (batch, dim), (step, 1), rows.dtype, table * inner) for table in range(features)]
     turned = calls.look("transpose", rows, (features, batch, dim), (inner, step, 1))
     whole = calls.new("clone", [turned], features, batch, dim)
     return [calls.look("_unsafe_view", whole, (features * batch, dim))]

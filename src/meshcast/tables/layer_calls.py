@@ -45,7 +45,8 @@ class EagerLayers:
         if self.half is None or view.dtype == self.half:
             return view
         made = View(self.calls.tensor(*view.shape, dtype=self.half).storage, view.shape, view.strides, self.half)
-        return self.calls.call("_to_copy", [view], [made], dtype=self.half)
+        with self.calls.autocast(on=False):  # autocast calls it from inside
+            return self.calls.call("_to_copy", [view], [made], dtype=self.half)
 
     def product(self, name: str, takes: Sequence[View], *shape: int) -> View:
         """A product by cuBLAS."""
@@ -108,19 +109,16 @@ class EagerLayers:
         self.calls.nothing("detach")
         return self.calls.new("threshold_backward", [gradient, made], *made.shape, threshold=0)
 
-    def adagrad(self, *, others: int = 0) -> None:
-        """Adagrad over lists of all parameters (`torch/optim/adagrad.py`).
-
-        Args:
-            others: Parameters that have no gradient.
-        """
+    def adagrad(self) -> None:
+        """Adagrad over lists of all parameters (`torch/optim/adagrad.py`)."""
         calls = self.calls
         parameters = [each for layer in self.linears for each in (layer.weight, layer.bias) if each is not None]
         gradients = [each for layer in self.linears for each in layer.gradients]
         calls.phase = "optimizer"
         sums = [calls.tensor(*each.shape, held="state") for each in parameters]
-        calls.nothing("_foreach_add_", 2)  # the counts of steps lie on the host
-        calls.nothing("item", 2 * len(parameters) + others)
+        # Counts of steps lie on the host: they are added to one by one, and read.
+        calls.nothing("add_", len(parameters))
+        calls.nothing("item", 2 * len(parameters))
 
         def over(name: str, *lists: list[View], new: bool = False) -> list[View]:
             names = ("self", "tensor1", "tensor2")

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "recorded": "base chakra simulate results jobs traces evidence",
     "synthetic": "base chakra zoo lower options jobs evidence",
     "explore": "base hardware zoo programs results options jobs",
-    "report": "base hardware programs workload lower estimate simulate results options jobs traces explore",
+    "report": "base hardware programs workload lower estimate simulate results options jobs traces recorded explore",
     "plots": "base explore results",
     "serve": "base hardware zoo programs lower options jobs explore report",
     "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs tables traces evidence "

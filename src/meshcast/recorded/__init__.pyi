@@ -1,3 +1,4 @@
+from meshcast.recorded.drawing import recorded_timeline as recorded_timeline
 from meshcast.recorded.files import LinkedFiles as LinkedFiles
 from meshcast.recorded.files import link_traces as link_traces
 from meshcast.recorded.sharing import share_traces as share_traces

@@ -113,6 +113,17 @@ class Understanding:
             found[name] = found.get(name, 0.0) + seconds
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
+    def began(self, number: int, index: int) -> float:
+        """When a step of a class runs; a collective's kernel from when its rank has come to it, also while it waits."""
+        step = self.job.steps[number][index]
+        return self._arrival(number, index) if step.does == "collective" else self.run.starts[number][index]
+
+    def group_name(self, number: int, step: TraceStep) -> str:
+        """The group that a class's communication is over."""
+        if step.does != "collective":
+            return "messages"
+        return self.job.groups_of[self.job.classes[number]][int(step.group)] or "all ranks"
+
     def _arrival(self, number: int, index: int) -> float:
         """When a rank came to a step: when all that it waits for on its own had ended."""
         before = self.job.steps[number][index].before
@@ -139,18 +150,12 @@ class Understanding:
         computing: list[Interval] = []
         by_group: dict[str, list[Interval]] = {}
         for index, step in enumerate(steps):
-            # A kernel of a collective runs from when its rank has come to it, also while it waits for others.
-            begun = self._arrival(number, index) if step.does == "collective" else starts[index]
+            begun = self.began(number, index)
             if step.waits or step.does not in ("compute", "collective", "send") or ends[index] <= begun:
                 continue
             running.append((begun, ends[index], index))
             if step.does != "compute":
-                name = (
-                    self.job.groups_of[self.job.classes[number]][int(step.group)]
-                    if step.does == "collective"
-                    else "messages"
-                )
-                by_group.setdefault(name or "all ranks", []).append((begun, ends[index]))
+                by_group.setdefault(self.group_name(number, step), []).append((begun, ends[index]))
             elif not step.name.startswith(COPY_NAMES):
                 computing.append((starts[index], ends[index]))
         running.sort()

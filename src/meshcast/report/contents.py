@@ -18,6 +18,7 @@ from meshcast.report.memory import memory_section
 from meshcast.report.pipeline import pipeline_section
 from meshcast.report.power import power_section
 from meshcast.report.provenance import provenance_section
+from meshcast.report.recorded_time import recorded_section
 from meshcast.report.roofline import roofline
 from meshcast.report.subject import Subject
 from meshcast.report.summary import summary_section
@@ -44,6 +45,7 @@ class ReportData(TypedDict):
 # Sections of a prediction in the order of the page: each is a pure function of the subject, None where it has nothing to say.
 SECTIONS: Mapping[str, Callable[[Subject], Any]] = {
     "summary": summary_section,
+    "recorded": recorded_section,
     "breakdown": breakdown,
     "timeline": timeline_section,
     "pipeline": pipeline_section,
@@ -56,6 +58,7 @@ SECTIONS: Mapping[str, Callable[[Subject], Any]] = {
 }
 TITLES = {
     "summary": "Summary",
+    "recorded": "Where the recorded time went",
     "breakdown": "Where the time goes",
     "timeline": "Timeline",
     "pipeline": "Pipeline schedule",

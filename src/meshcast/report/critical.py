@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from meshcast.recorded import Understanding
 from meshcast.report.subject import Scene
 from meshcast.simulate import Looped, Segment, Timeline
 from meshcast.traces import Slice
@@ -45,6 +46,8 @@ class Stretch:
 
 def critical_stretches(scene: Scene, *, unrolled: bool) -> dict[int, list[Stretch]]:
     """By kind of rank, the stretches of the critical path in order of time."""
+    if scene.recorded is not None:
+        return _recorded(scene.recorded)
     if scene.pipeline is not None:
         found: dict[int, list[Stretch]] = {}
         now = 0.0
@@ -57,6 +60,21 @@ def critical_stretches(scene: Scene, *, unrolled: bool) -> dict[int, list[Stretc
     timeline = scene.work[0].passes[0].run.timeline
     stretches = _merged(_stretches(timeline, unrolled=unrolled))
     return dict.fromkeys(range(len(scene.drawn.kinds)), stretches)
+
+
+def _recorded(job: Understanding) -> dict[int, list[Stretch]]:
+    """Of a job of traces: it goes from rank to rank, from the first of its steps to the last."""
+    found: dict[int, list[Stretch]] = {}
+    now = 0.0
+    for rank, step, seconds in job.critical:
+        kind = "communication" if step.does in ("collective", "send") else "compute"
+        if step.does == "host" or step.waits:
+            kind = "idle" if step.waits else "host"
+        if seconds > 0:
+            stretch = Stretch(start=now, end=now + seconds, kind=kind, what=step.name)
+            found.setdefault(job.job.classes.index(rank), []).append(stretch)
+        now += seconds
+    return found
 
 
 def _stretches(timeline: Timeline, *, unrolled: bool) -> Iterator[Stretch]:

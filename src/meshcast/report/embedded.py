@@ -32,8 +32,8 @@ class Trace(TypedDict):
 
 def embedded_traces(subject: Subject, stem: str) -> list[Trace]:
     """A trace for every step that is drawn."""
-    room = MOST_BYTES // max(1, len(subject.scenes))
-    return [_trace(scene, stem, room, single=len(subject.scenes) == 1) for scene in subject.scenes]
+    room = MOST_BYTES // max(1, len(subject.drawn))
+    return [_trace(scene, stem, room, single=len(subject.drawn) == 1) for scene in subject.drawn]
 
 
 def _trace(scene: Scene, stem: str, room: int, *, single: bool) -> Trace:

@@ -47,6 +47,11 @@ GLOSSARY: dict[str, str] = {
     "op's name, all of them. Without lines, the op's name.",
     "origin": "Where a time comes from: measured, interpolated, extrapolated, analytical, simulated or guessed.",
     "provenance": "Share of the step time by where it comes from.",
+    "recorded_span": "From the first to the last that the traces recorded, on all ranks together.",
+    "host_bound": "The share of all devices' time in which nothing ran because the host had not launched it yet.",
+    "without_products": "The share of computing in kernels that are no products, convolutions or attention.",
+    "waited": "Seconds in which a device had come to a collective and others had not.",
+    "straggler": "Seconds, added up over all others, that they waited in collectives for this device, the last to come.",
     "critical_path": "The chain of kernels, collectives and waits of which each begins when the one before it ends: only what is "
     "on it can shorten the step.",
     "bubble": "Share of all stages' time in which they wait for each other.",

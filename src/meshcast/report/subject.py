@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from meshcast.base import MeshcastError
+from meshcast.base import MeshcastError, UnsupportedError
 from meshcast.hardware import Cluster
-from meshcast.jobs import Job, PipelineJob, ProgramJob, ServingJob, StepParts
+from meshcast.jobs import Job, PipelineJob, ProgramJob, ServingJob, StepParts, TraceJob
+from meshcast.recorded import Understanding, recorded_timeline, understood
 from meshcast.report.source_lines import nearest_line, source_lines
 from meshcast.report.work import RankWork, pipeline_work, program_work
 from meshcast.results import Prediction
@@ -30,6 +31,7 @@ class Scene:
         pipeline: Its step as a pipeline's; None of a program.
         parts: The parts of a pipeline; None of a program.
         lines: By the names of ops, the lines of the program that they come from.
+        recorded: What was recorded of it, of a job of traces with durations.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Scene:
     pipeline: PipelineRun | None = None
     parts: StepParts | None = None
     lines: Mapping[str, str] = field(default_factory=dict)
+    recorded: Understanding | None = None
 
     @cached_property
     def folded(self) -> JobTimeline:
@@ -65,6 +68,7 @@ class Subject:
         job: What it is the answer of.
         scenes: Its steps; none where it has none, or where none can be drawn.
         not_drawn: Why there are none, where it runs all the same.
+        recorded: Of a job of traces with durations, the step that was recorded.
         others: Predictions of the same in other fidelities.
         command: The command line that makes the report.
     """
@@ -73,6 +77,7 @@ class Subject:
     job: Job
     scenes: tuple[Scene, ...] = ()
     not_drawn: str = ""
+    recorded: Scene | None = None
     others: tuple[tuple[str, Prediction | MeshcastError], ...] = ()
     command: str = ""
 
@@ -82,6 +87,11 @@ class Subject:
         if self.scenes:
             return self.scenes[0].lines
         return source_lines(self.job.program) if isinstance(self.job, ProgramJob) else {}
+
+    @property
+    def drawn(self) -> tuple[Scene, ...]:
+        """Steps that there is a timeline of."""
+        return self.scenes or ((self.recorded,) if self.recorded is not None else ())
 
     @property
     def cluster(self) -> Cluster:
@@ -98,15 +108,28 @@ def subject_of(
 ) -> Subject:
     """A prediction with its step as scenes; what runs and cannot be drawn says why."""
     scenes: tuple[Scene, ...] = ()
+    recorded = _recorded(job) if isinstance(job, TraceJob) else None
     why = ""
     if prediction.timed is not None:
         try:
             scenes = _scenes(job)
         except MeshcastError as error:
             why = str(error)
-        if not scenes and not why:
-            why = "a trace says what is done, and for a part of it when: no step of it is drawn"
-    return Subject(prediction=prediction, job=job, scenes=scenes, not_drawn=why, others=others, command=command)
+        if not scenes and not why and recorded is None:
+            why = "the traces have no durations, so that nothing says when each of their nodes ran"
+    return Subject(
+        prediction=prediction, job=job, scenes=scenes, not_drawn=why, recorded=recorded, others=others, command=command
+    )
+
+
+def _recorded(job: TraceJob) -> Scene | None:
+    """What was recorded, replayed; None where the traces have no durations."""
+    try:
+        found = understood(job.files)
+    except UnsupportedError:
+        return None
+    timeline = recorded_timeline(found)
+    return Scene(name="recorded", times="", work=(), draw=lambda _unroll: timeline, recorded=found)
 
 
 def _scenes(job: Job) -> tuple[Scene, ...]:

@@ -20,7 +20,7 @@ from meshcast.traces import JobTimeline, RankTimeline, Slice, laned
 MOST_SLICES, MOST_KINDS = 60_000, 16
 NANOSECONDS = 1e9
 # What a lane is for, by how its name begins; others are communication.
-_GROUPS = {"tasks": "task", "loops": "loop", "compute": "compute", "copies": "copy"}
+_GROUPS = {"tasks": "task", "host": "task", "loops": "loop", "compute": "compute", "copies": "copy"}
 
 
 class What(TypedDict):
@@ -71,9 +71,9 @@ class TimelineSection(TypedDict):
 
 def timeline_section(subject: Subject) -> TimelineSection | None:
     """The section; None where there is no step, or none that can be drawn."""
-    if not subject.scenes:
+    if not subject.drawn:
         return {"scenes": [], "note": subject.not_drawn} if subject.not_drawn else None
-    return {"scenes": [_scene(scene, MOST_SLICES // len(subject.scenes)) for scene in subject.scenes], "note": ""}
+    return {"scenes": [_scene(scene, MOST_SLICES // len(subject.drawn)) for scene in subject.drawn], "note": ""}
 
 
 def _scene(scene: Scene, most: int) -> SceneTimeline:
@@ -155,6 +155,8 @@ def _short(facts: dict[str, str | int | float]) -> dict[str, str | int | float]:
 def _kind(each: Slice) -> str:
     """What colours a slice: of compute what limits it, of a task its pass."""
     what = each.what
+    if each.track.startswith("host"):
+        return "host"
     if what.category == "task":
         return what.name.split(" ")[0]
     if what.category == "kernel":

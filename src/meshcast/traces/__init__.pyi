@@ -11,6 +11,8 @@ from meshcast.traces.pipeline_slices import pipeline_timeline as pipeline_timeli
 from meshcast.traces.program_slices import program_timeline as program_timeline
 from meshcast.traces.request import TraceRequest as TraceRequest
 from meshcast.traces.request import Written as Written
+from meshcast.traces.slices import Category as Category
+from meshcast.traces.slices import Description as Description
 from meshcast.traces.slices import JobTimeline as JobTimeline
 from meshcast.traces.slices import Level as Level
 from meshcast.traces.slices import RankTimeline as RankTimeline

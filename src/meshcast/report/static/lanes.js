@@ -176,7 +176,7 @@ const Lanes = (() => {
     return draw;
   };
 
-  const COLOURS = { compute: "compute", memory: "memory", latency: "overhead", communication: "communication", copy: "memory", idle: "idle", loop: "faint", task: "compute", forward: "compute", backward: "memory", weight: "overhead", update: "faint" };
+  const COLOURS = { compute: "compute", memory: "memory", latency: "overhead", host: "overhead", communication: "communication", copy: "memory", idle: "idle", loop: "faint", task: "compute", forward: "compute", backward: "memory", weight: "overhead", update: "faint" };
   const palette = () => Object.fromEntries(Object.entries(COLOURS).map(([kind, name]) => [kind, Page.colour(name)]));
   const UNITS = { bytes: "B", flops: "FLOP", joules: "J" };
 

@@ -97,6 +97,22 @@ def plan_command(
     stack: Annotated[
         str, typer.Option("--dense-stack", help="How the dense layers are run (meshcast stacks).")
     ] = "pytorch-eager",
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision",
+            metavar="float32|tf32|bfloat16",
+            help="Of the dense layers: fp32 as PyTorch's default has it, TF32, or autocast.",
+        ),
+    ] = "float32",
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="slow|fast|TIME|off",
+            help="How long the host takes to issue the step: slow (a virtual machine), fast, the time of a call, or off.",
+        ),
+    ] = "slow",
     network: flags.Network = "alpha-beta",
     against: Annotated[
         Path | None,
@@ -116,8 +132,7 @@ def plan_command(
     tables = read_tables(source)
     question = TablesQuestion(
         tables=tables, on=on, devices=devices, batch=batch, layers=_layers(model, tables[0].dim, len(tables)), wire=wire,
-        pipelined=pipeline, stack=stack, network=network,
-        against=against,
+        pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
     )  # fmt: skip
     with patience(f"sharing out {len(tables)} tables"):
         answer = plan_tables(question)
@@ -157,6 +172,8 @@ def _print_plan(answer: TablesAnswer) -> None:
     told.add_row("pooled rows", f"{format_time(parts['pooled'])}, exposed {format_time(parts['exposed_pooled'])}")
     told.add_row("indices", f"{format_time(parts['indices'])}, exposed {format_time(parts['exposed_indices'])}")
     told.add_row("dense layers", format_time(parts["dense"]))
+    if answer.problem.model.dense.host_s:
+        told.add_row("host", format_time(answer.problem.model.dense.host_s))
     told.add_row(
         "dense all-reduce", f"{format_time(parts['reduced'])}, exposed {format_time(parts['exposed_reduced'])}"
     )

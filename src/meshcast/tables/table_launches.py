@@ -53,3 +53,17 @@ def bag_launches(works: Sequence[LookUps], kernels: EmbeddingKernels) -> Iterato
     for each in moved:
         yield Issued(part="optimizer", seconds=float(bags.scaled(each)), work=work(calls=1, parameters=1))
         yield Issued(part="optimizer", seconds=float(bags.added(each)))
+
+
+def fused_launches() -> Iterator[Issued]:
+    """What the host does for tables that FBGEMM looks up and updates, whatever the device takes for them.
+
+    Counted in a trace of torchrec's (facebookresearch/param, et_replay/tests/inputs/dlrm_kineto): indices and offsets are cast,
+    lengths summed up by two scans, indices checked, tables looked up; the update fills ten buffers, sorts in seven launches,
+    finds runs in three and writes rows in two.
+    """
+    for each in (work(calls=1), work(calls=1), work(), work(), work(calls=1), work(calls=1), work(views=4, calls=1)):
+        yield Issued(part="look_up", seconds=0.0, work=each)
+    yield Issued(part="update", seconds=0.0, work=work(views=10, calls=1))
+    for each in (*[work(views=1, calls=1)] * 7, *[work()] * 12):
+        yield Issued(part="update", seconds=0.0, work=each)

@@ -16,6 +16,7 @@ from meshcast.tables import (
     batched_launches,
     eager_dense,
     eager_step,
+    torchrec_launches,
 )
 from meshcast.tables.dense import DensePart, dense_part
 from meshcast.tables.dense_calls import written_step
@@ -45,14 +46,14 @@ def test_tables_stand_before_the_layers_that_read_them_and_after_their_gradients
     dense = EagerDense(launches=tuple(Issued(part=part, seconds=1.0) for part in PARTS), memory_bytes=0.0)
     tables = [Issued(part="look_up", seconds=7.0), Issued(part="update", seconds=8.0)]
     found = [(each.part, each.seconds) for each in dense.with_tables(tables)]
-    assert found[:3] == [("look_up", 7.0), ("look_up", 1.0), ("bottom", 1.0)]
+    assert found[:4] == [("input", 1.0), ("look_up", 7.0), ("look_up", 1.0), ("bottom", 1.0)]
     assert found[-3:] == [("update", 1.0), ("update", 8.0), ("optimizer", 1.0)]
 
 
 def test_every_call_belongs_to_the_part_that_began_before_it() -> None:
     written = written_step(LAYERS, 8, "float32")
     parts = [written.part_of(number) for number in range(len(written.recording.ops))]
-    assert list(dict.fromkeys(parts)) == list(PARTS)
+    assert list(dict.fromkeys(parts)) == list(PARTS[1:])  # a batch is brought in by a trainer
     optimizer = [op.name for op, part in zip(written.recording.ops, parts, strict=True) if part == "optimizer"]
     assert optimizer[-5:] == [
         "_foreach_addcmul_", "_foreach_sqrt", "_foreach_add_", "_foreach_mul", "_foreach_addcdiv_",
@@ -94,3 +95,27 @@ def test_the_host_is_part_of_a_dense_part_unless_it_is_off() -> None:
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(UsageError, match="no precision 'f32'"):
         dense_part(LAYERS, "h200", 64, dtype="f32")
+
+
+def _of_torchrec(**more: int) -> list[Issued]:
+    sizes = {"tables": 26, "shared": 2, "ranks": 8, "parameters": 14, "kinds": 2} | more
+    return list(
+        torchrec_launches(
+            **sizes,
+            launch_s=1e-6,
+            look_up_s=2e-6,
+            update_s=3e-6,
+            exchange_s=4e-6,
+            reduce_s=5e-6,
+        )
+    )
+
+
+def test_torchrecs_calls_grow_with_ranks_parameters_and_kinds_of_sharding() -> None:
+    base = len(_of_torchrec())
+    assert len(_of_torchrec(ranks=16)) - base == 8  # a piece of pooled rows' gradients a rank
+    assert len(_of_torchrec(parameters=15)) - base == 1
+    assert len(_of_torchrec(shared=3)) - base == 1 + 4
+    names = [each.name for each in _of_torchrec()]
+    assert (names.count("all-to-all"), names.count("all-reduce")) == (5, 3)
+    assert sum(each.work[-1] for each in _of_torchrec()) == 1  # sizes are read by the host

@@ -55,7 +55,9 @@ class _Stack:
         return gradient
 
 
-def written_step(layers: DenseLayers, batch: int, precision: str, *, stacked: bool = False) -> WrittenStep:
+def written_step(
+    layers: DenseLayers, batch: int, precision: str, *, stacked: bool = False, lists: bool = True
+) -> WrittenStep:
     """The calls of one training step with `batch` samples.
 
     Args:
@@ -63,6 +65,7 @@ def written_step(layers: DenseLayers, batch: int, precision: str, *, stacked: bo
         batch: Samples.
         precision: `float32`, `tf32` (products in fp32 on tensor cores), `bfloat16` or `float16` (autocast).
         stacked: Whether pooled rows are one result a table, stacked, instead of one of all tables.
+        lists: Whether the optimizer takes parameters in lists, as PyTorch 2.1 and later do.
     """
     calls = CallWriter()
     write = EagerLayers(calls, half=HALVES.get(precision), tf32=precision == "tf32")
@@ -112,7 +115,7 @@ def written_step(layers: DenseLayers, batch: int, precision: str, *, stacked: bo
     begin("update")
     returned = _unpooled(calls, rows, stacked=stacked)
     begin("optimizer")
-    write.adagrad()
+    write.adagrad(lists=lists)
     recording = calls.recording(*returned, *(each.weight for each in write.linears), label="recommender")
     return WrittenStep(recording=recording, starts=starts)
 

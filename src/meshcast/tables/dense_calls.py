@@ -69,6 +69,8 @@ def written_step(
     """
     calls = CallWriter()
     write = EagerLayers(calls, half=HALVES.get(precision), tf32=precision == "tf32")
+    if layers.towers:
+        return _written_towers(layers, write, batch, stacked=stacked, lists=lists)
     starts: dict[str, int] = {}
 
     def begin(part: str) -> None:
@@ -117,6 +119,45 @@ def written_step(
     begin("optimizer")
     write.adagrad(lists=lists)
     recording = calls.recording(*returned, *(each.weight for each in write.linears), label="recommender")
+    return WrittenStep(recording=recording, starts=starts)
+
+
+def _written_towers(layers: DenseLayers, write: EagerLayers, batch: int, *, stacked: bool, lists: bool) -> WrittenStep:
+    """Two towers over the halves of the tables; what they give is multiplied, summed up, and judged as a click."""
+    calls, starts = write.calls, {}
+    towers = [_Stack(write, (count * layers.dim, *layers.towers), last=True) for count in layers.halves]
+    labels = calls.tensor(batch, held="input")
+    starts["look_up"] = len(calls.ops)
+    calls.nothing("zero_grad", ZERO_GRAD)
+    with calls.autocast(write.half is not None):
+        pooled = _pooled(calls, batch, layers.features, layers.dim, stacked=stacked)
+        starts["above"] = len(calls.ops)
+        made, first = [], 0
+        for tower, count in zip(towers, layers.halves, strict=True):
+            step, inner, _ = pooled.strides
+            part = calls.look("slice", pooled, (batch, count, layers.dim), (step, inner, 1), first * inner)
+            made.append(tower.forward(calls.new("clone", [part], batch, count * layers.dim)))
+            first += count
+        product = calls.alike("mul", *made)
+        click = calls.new("sum", [product], batch, dtype="float32", dim=(1,))  # autocast sums in fp32
+    starts["loss"] = len(calls.ops)
+    gradient = calls.look("expand", _loss(calls, click, labels), product.shape, (1, 0))
+    starts["backward"] = len(calls.ops)
+    if write.half is not None:
+        gradient = calls.alike("_to_copy", gradient, dtype=write.half)
+    parts = []
+    for number, tower in enumerate(towers):
+        of_one = calls.new("mul", [made[1 - number], gradient], *product.shape)
+        of_read = tower.back(of_one, needed=True)
+        if of_read.dtype != "float32":
+            of_read = calls.alike("_to_copy", of_read, dtype="float32")
+        parts.append(calls.look("view", of_read, (batch, layers.halves[number], layers.dim)))
+    rows = calls.new("cat", parts, batch, layers.features, layers.dim, dim=1)
+    starts["update"] = len(calls.ops)
+    returned = _unpooled(calls, rows, stacked=stacked)
+    starts["optimizer"] = len(calls.ops)
+    write.adagrad(lists=lists)
+    recording = calls.recording(*returned, *(each.weight for each in write.linears), label="two-tower")
     return WrittenStep(recording=recording, starts=starts)
 
 

@@ -79,3 +79,27 @@ def test_mistakes_are_told(words: tuple[str, ...], code: int, said: str, file: s
     assert isinstance(done.exception, MeshcastError)
     assert done.exception.exit_code == code
     assert said in str(done.exception)
+
+
+def test_a_recommender_is_predicted_with_tables_that_are_given(file: str) -> None:
+    words = ["predict", "two-tower", "--tables", file, "--on", "h200", "--devices", "1", "--set", "batch=512"]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    found = json.loads(done.output)
+    assert (done.exit_code, found["model"], found["schema"]) == (0, "two-tower", "meshcast.tables-plan/1")
+    assert found["step_time_s"] == pytest.approx(found["host_s"])
+    assert found["bound_by"] == "host"
+    assert "bound by" in CliRunner().invoke(app, words).output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gpt2-small"], "no recommender 'gpt2-small'"),
+        (["dlrm-criteo", "--set", "seq=1"], "no setting 'seq'"),
+        (["dlrm-criteo", "--set", "batch=many"], "no count of samples"),
+    ],
+)
+def test_what_no_recommender_has_is_refused(file: str, words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["predict", *words, "--tables", file, "--on", "h200"])
+    assert done.exit_code == 2
+    assert said in done.output

@@ -93,6 +93,39 @@ def launching(ops: Any) -> list[tuple[Any, ...]]:
     )
 
 
+def recorded_towers(layers: DenseLayers, half: bool) -> list[AtenOp]:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        towers = [stack((count * DIM, *layers.towers), True) for count in layers.halves]
+        parameters = [each for tower in towers for each in tower.parameters()]
+        optimizer = torch.optim.Adagrad(parameters, foreach=True)
+        labels, rows = torch.empty(BATCH), torch.empty(TABLES * BATCH, DIM, requires_grad=True)
+        with as_on_cuda() as casts:
+            notes = _CallNotes(casts)
+            for held in (*parameters, labels, rows):
+                notes.view(held)
+            with notes:
+                notes.on = True
+                with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
+                    pooled = rows.view(TABLES, BATCH, DIM).transpose(0, 1)
+                    parts = pooled.split(list(layers.halves), dim=1)
+                    made = [tower(part.reshape(BATCH, -1)) for tower, part in zip(towers, parts, strict=True)]
+                    click = (made[0] * made[1]).sum(dim=1)
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(click.float(), labels)
+                notes.phase = "backward"
+                loss.backward()
+                notes.phase = "optimizer"
+                optimizer.step()
+    return notes.ops
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+@pytest.mark.parametrize("half", [False, True])
+def test_two_towers_calls_are_those_that_pytorch_makes(half: bool) -> None:
+    layers = DenseLayers(features=TABLES, dim=DIM, towers=(24, 8))
+    written = written_step(layers, BATCH, "bfloat16" if half else "float32").recording
+    assert launching(written.ops) == launching(recorded_towers(layers, half))
+
+
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("cross", [0, 3])

@@ -12,7 +12,6 @@ from meshcast.cli.patience import patience
 
 if TYPE_CHECKING:
     from meshcast.tables import TablesAnswer
-    from meshcast.zoo import DenseLayers
 
 app = typer.Typer(
     help="Embedding tables of recommenders: what look-ups and updates take, and the fastest way to share them out.",
@@ -28,7 +27,6 @@ Tables = Annotated[
     ),
 ]
 Batch = Annotated[int, typer.Option("--batch", help="Samples of a step, over all devices.", min=1)]
-MODELS = {"dlrm": 0, "dcnv2": 3}  # cross layers
 
 
 @app.command("lists")
@@ -85,7 +83,9 @@ def plan_command(
     model: Annotated[
         str,
         typer.Option(
-            "--model", metavar="dlrm|dcnv2|none", help="Dense layers beside the tables, of MLPerf's sizes; or none."
+            "--model",
+            metavar="dlrm|dcnv2|two-tower|MODEL|none",
+            help="Dense layers beside the tables; dlrm and dcnv2 are of MLPerf's sizes.",
         ),
     ] = "none",
     wire: Annotated[
@@ -97,6 +97,22 @@ def plan_command(
     stack: Annotated[
         str, typer.Option("--dense-stack", help="How the dense layers are run (meshcast stacks).")
     ] = "pytorch-eager",
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision",
+            metavar="float32|tf32|bfloat16",
+            help="Of the dense layers: fp32 as PyTorch's default has it, TF32, or autocast.",
+        ),
+    ] = "float32",
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="slow|fast|TIME|off",
+            help="How long the host takes to issue the step: slow (a virtual machine), fast, the time of a call, or off.",
+        ),
+    ] = "slow",
     network: flags.Network = "alpha-beta",
     against: Annotated[
         Path | None,
@@ -112,33 +128,24 @@ def plan_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.tables import TablesQuestion, plan_tables, read_tables
+    from meshcast.zoo import recommender_layers
 
     tables = read_tables(source)
+    layers = None if model == "none" else recommender_layers(model, features=len(tables), dim=tables[0].dim)
     question = TablesQuestion(
-        tables=tables, on=on, devices=devices, batch=batch, layers=_layers(model, tables[0].dim, len(tables)), wire=wire,
-        pipelined=pipeline, stack=stack, network=network,
-        against=against,
+        tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
+        pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
     )  # fmt: skip
     with patience(f"sharing out {len(tables)} tables"):
         answer = plan_tables(question)
     if json:
         emit_json(answer.to_json())
     else:
-        _print_plan(answer)
+        print_plan(answer)
 
 
-def _layers(model: str, dim: int, features: int) -> DenseLayers | None:
-    from meshcast.base import UsageError, nearest
-    from meshcast.zoo import DenseLayers
-
-    if model == "none":
-        return None
-    if model not in MODELS:
-        raise UsageError(f"no dense layers {model!r}", where="--model", fix=nearest(model, [*MODELS, "none"]))
-    return DenseLayers(features=features, dim=dim, bottom=(512, 256, dim), cross=MODELS[model])
-
-
-def _print_plan(answer: TablesAnswer) -> None:
+def print_plan(answer: TablesAnswer) -> None:
+    """The step, what bounds it, and where every table is."""
     from rich.console import Console
     from rich.table import Table
 
@@ -157,6 +164,8 @@ def _print_plan(answer: TablesAnswer) -> None:
     told.add_row("pooled rows", f"{format_time(parts['pooled'])}, exposed {format_time(parts['exposed_pooled'])}")
     told.add_row("indices", f"{format_time(parts['indices'])}, exposed {format_time(parts['exposed_indices'])}")
     told.add_row("dense layers", format_time(parts["dense"]))
+    if answer.problem.model.dense.host_s:
+        told.add_row("host", format_time(answer.problem.model.dense.host_s))
     told.add_row(
         "dense all-reduce", f"{format_time(parts['reduced'])}, exposed {format_time(parts['exposed_reduced'])}"
     )

@@ -32,6 +32,7 @@ from meshcast.tables.step import StepTime as StepTime
 from meshcast.tables.table import EmbeddingTable as EmbeddingTable
 from meshcast.tables.table_launches import bag_launches as bag_launches
 from meshcast.tables.table_launches import batched_launches as batched_launches
+from meshcast.tables.torchrec import torchrec_launches as torchrec_launches
 from meshcast.tables.traffic import LookUps as LookUps
 from meshcast.tables.traffic import Traffic as Traffic
 from meshcast.tables.traffic import traffic_of as traffic_of

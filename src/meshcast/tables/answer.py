@@ -35,6 +35,8 @@ class TablesQuestion:
         batch: Samples of a step, over all devices.
         layers: The dense layers; None where tables alone are asked for.
         wire: Precision of pooled rows that are sent.
+        dtype: Precision of the dense layers: `float32` as PyTorch's default has it, `tf32`, or `bfloat16` by autocast.
+        host: How fast the host is, as `--host` says it; `off` where it is not to count.
         pipelined: Whether indices of the next batch travel meanwhile.
         memory_share: Share of a device's memory that tables and the dense part may take.
         against: The file of a plan that somebody else made, to be timed beside ours.
@@ -47,6 +49,7 @@ class TablesQuestion:
     layers: DenseLayers | None = None
     dtype: str = "float32"
     stack: str = "pytorch-eager"
+    host: str = "slow"
     wire: str = "f32"
     network: str = "alpha-beta"
     pipelined: bool = True
@@ -86,6 +89,7 @@ class TablesAnswer:
             "batch": ranks.global_batch,
             "tables": len(self.problem.tables),
             "step_time_s": self.step.step_s,
+            "device_s": self.step.device_s,
             "parts_s": self.step.parts_s,
             "host_s": dense.host_s,
             "slowest_rank": self.step.slowest,
@@ -131,7 +135,10 @@ def plan_tables(question: TablesQuestion) -> TablesAnswer:
         )
     load, reduced = problem.loaded(found.plan)
     dense = problem.model.dense.memory_bytes
-    baselines = {name: seconds if seconds < NO_FIT else None for name, (_, seconds) in found.baselines.items()}
+    host = problem.model.dense.host_s
+    baselines = {
+        name: max(seconds, host) if seconds < NO_FIT else None for name, (_, seconds) in found.baselines.items()
+    }
     return TablesAnswer(
         question=question,
         problem=problem,
@@ -176,7 +183,12 @@ def problem_of(question: TablesQuestion) -> ShardingProblem:
     dense = DensePart()
     if question.layers is not None:
         dense = dense_part(
-            question.layers, cluster.device.name, ranks.batch, dtype=question.dtype, stack=question.stack
+            question.layers,
+            cluster.device.name,
+            ranks.batch,
+            dtype=question.dtype,
+            stack=question.stack,
+            host=question.host,
         )
     block, chain = longest_parts(question.tables, ranks, kernels)
     model = StepModel(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import jax
-import numpy as np
 
-from meshcast.base import InfeasibleError, format_bytes
+from meshcast.base import InfeasibleError, UsageError, format_bytes
 from meshcast.jobs import predict
 from meshcast.options import Options
 from meshcast.programs import capture
 from meshcast.results import Prediction
+from meshcast.simulate import call_costs
+from meshcast.tables.issued import EagerDense, eager_dense, eager_step
+from meshcast.tables.table_launches import fused_launches
 from meshcast.zoo import DenseLayers, dense_programs
+
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,7 @@ class DensePart:
         backward_s: Seconds of the rest backwards.
         bottom_backward_s: Seconds of the bottom layers backwards.
         optimizer_s: Seconds of its optimizer.
-        host_s: Seconds in which the host launches it all, where that is longer than the device takes; else nothing.
+        host_s: Seconds in which the host issues a step, with its tables.
         gradient_bytes: Bytes that are all-reduced.
         memory_bytes: Bytes of its parameters, gradients, optimizer state and what is kept between the passes.
     """
@@ -47,25 +52,37 @@ class DensePart:
 
 
 def dense_part(
-    layers: DenseLayers, on: str, batch: int, *, dtype: str = "float32", stack: str = "pytorch-eager"
+    layers: DenseLayers,
+    on: str,
+    batch: int,
+    *,
+    dtype: str = "float32",
+    stack: str = "pytorch-eager",
+    host: str = "slow",
 ) -> DensePart:
-    """The dense part of a recommender with so many samples a device, predicted as any program is.
+    """The dense part of a recommender with so many samples a device.
 
-    Parts are differences of whole programs' time on the device: the bottom layers alone, all layers forwards, and with their
-    gradients; the optimizer is what training has beyond these.
+    By `pytorch-eager` its launches are those of eager PyTorch (`dense_calls`), and the host's time that of all of them and of
+    the tables' own. By any other stack parts are differences of whole programs' time on the device, each predicted as any
+    program is: the bottom layers alone, all layers forwards, and with their gradients; the optimizer is what training has
+    beyond these.
 
     Raises:
         InfeasibleError: It does not fit into the device's memory.
     """
+    if dtype not in PRECISIONS:
+        raise UsageError(f"no precision {dtype!r}", where="--precision", fix="one of " + ", ".join(PRECISIONS))
+    gradients = 4.0 * sum(math.prod(each.shape) for each in jax.tree.leaves(layers.shapes("float32")))
+    if stack == "pytorch-eager":
+        return _eager_part(eager_dense(layers, on, batch, dtype), gradients, host)
     options = Options(on=on, lowering="modelled", levers=False)
     found = {
         name: predict(capture(function, *args, name=f"dense-{name}"), options, stack=stack)
-        for name, (function, args) in dense_programs(layers, batch, dtype).items()
+        for name, (function, args) in dense_programs(layers, batch, "float32" if dtype == "tf32" else dtype).items()
     }
     bottom, below, forward, step, train = (
         _busy(found[name], batch) for name in ("bottom", "bottom_step", "forward", "step", "train")
     )
-    parameters = jax.tree.leaves(layers.shapes(dtype))
     whole = found["train"]
     return DensePart(
         bottom_forward_s=bottom,
@@ -74,8 +91,22 @@ def dense_part(
         bottom_backward_s=max(0.0, below - bottom),
         optimizer_s=max(0.0, train - step),
         host_s=(whole.step_time_s or 0.0) if train < 0.95 * (whole.step_time_s or 0.0) else 0.0,
-        gradient_bytes=float(sum(np.prod(each.shape) * each.dtype.itemsize for each in parameters)),
+        gradient_bytes=gradients,
         memory_bytes=float(whole.memory.peak),
+    )
+
+
+def _eager_part(dense: EagerDense, gradients: float, host: str) -> DensePart:
+    launches = dense.with_tables(list(fused_launches()))
+    return DensePart(
+        bottom_forward_s=dense.seconds("bottom"),
+        forward_s=dense.seconds("look_up") + dense.seconds("above"),
+        backward_s=dense.seconds("loss") + dense.seconds("backward") + dense.seconds("update"),
+        bottom_backward_s=dense.seconds("bottom_backward"),
+        optimizer_s=dense.seconds("optimizer"),
+        host_s=0.0 if host == "off" else eager_step(launches, call_costs(host)).host_s,
+        gradient_bytes=gradients,
+        memory_bytes=dense.memory_bytes,
     )
 
 

@@ -13,6 +13,7 @@ from meshcast.programs import CallWriter, Recording, View
 from meshcast.tables.layer_calls import EagerLayers, WrittenLinear
 from meshcast.zoo import DenseLayers
 
+ZERO_GRAD = 20  # gradients let go of by Python, as views that take the host as long (0.2 ms in a profile of such steps)
 HALVES = {"bfloat16": "bfloat16", "float16": "float16"}
 
 
@@ -54,7 +55,9 @@ class _Stack:
         return gradient
 
 
-def written_step(layers: DenseLayers, batch: int, precision: str, *, stacked: bool = False) -> WrittenStep:
+def written_step(
+    layers: DenseLayers, batch: int, precision: str, *, stacked: bool = False, lists: bool = True
+) -> WrittenStep:
     """The calls of one training step with `batch` samples.
 
     Args:
@@ -62,9 +65,12 @@ def written_step(layers: DenseLayers, batch: int, precision: str, *, stacked: bo
         batch: Samples.
         precision: `float32`, `tf32` (products in fp32 on tensor cores), `bfloat16` or `float16` (autocast).
         stacked: Whether pooled rows are one result a table, stacked, instead of one of all tables.
+        lists: Whether the optimizer takes parameters in lists, as PyTorch 2.1 and later do.
     """
     calls = CallWriter()
     write = EagerLayers(calls, half=HALVES.get(precision), tf32=precision == "tf32")
+    if layers.towers:
+        return _written_towers(layers, write, batch, stacked=stacked, lists=lists)
     starts: dict[str, int] = {}
 
     def begin(part: str) -> None:
@@ -77,8 +83,9 @@ def written_step(layers: DenseLayers, batch: int, precision: str, *, stacked: bo
     x = calls.tensor(batch, layers.dense, held="input")
     labels = calls.tensor(batch, held="input")
 
+    begin("look_up")
+    calls.nothing("zero_grad", ZERO_GRAD)
     with calls.autocast(write.half is not None):
-        begin("look_up")
         pooled = _pooled(calls, batch, features, dim, stacked=stacked)
         begin("bottom")
         below = bottom.forward(x)
@@ -110,8 +117,47 @@ def written_step(layers: DenseLayers, batch: int, precision: str, *, stacked: bo
     begin("update")
     returned = _unpooled(calls, rows, stacked=stacked)
     begin("optimizer")
-    write.adagrad()
+    write.adagrad(lists=lists)
     recording = calls.recording(*returned, *(each.weight for each in write.linears), label="recommender")
+    return WrittenStep(recording=recording, starts=starts)
+
+
+def _written_towers(layers: DenseLayers, write: EagerLayers, batch: int, *, stacked: bool, lists: bool) -> WrittenStep:
+    """Two towers over the halves of the tables; what they give is multiplied, summed up, and judged as a click."""
+    calls, starts = write.calls, {}
+    towers = [_Stack(write, (count * layers.dim, *layers.towers), last=True) for count in layers.halves]
+    labels = calls.tensor(batch, held="input")
+    starts["look_up"] = len(calls.ops)
+    calls.nothing("zero_grad", ZERO_GRAD)
+    with calls.autocast(write.half is not None):
+        pooled = _pooled(calls, batch, layers.features, layers.dim, stacked=stacked)
+        starts["above"] = len(calls.ops)
+        made, first = [], 0
+        for tower, count in zip(towers, layers.halves, strict=True):
+            step, inner, _ = pooled.strides
+            part = calls.look("slice", pooled, (batch, count, layers.dim), (step, inner, 1), first * inner)
+            made.append(tower.forward(calls.new("clone", [part], batch, count * layers.dim)))
+            first += count
+        product = calls.alike("mul", *made)
+        click = calls.new("sum", [product], batch, dtype="float32", dim=(1,))  # autocast sums in fp32
+    starts["loss"] = len(calls.ops)
+    gradient = calls.look("expand", _loss(calls, click, labels), product.shape, (1, 0))
+    starts["backward"] = len(calls.ops)
+    if write.half is not None:
+        gradient = calls.alike("_to_copy", gradient, dtype=write.half)
+    parts = []
+    for number, tower in enumerate(towers):
+        of_one = calls.new("mul", [made[1 - number], gradient], *product.shape)
+        of_read = tower.back(of_one, needed=True)
+        if of_read.dtype != "float32":
+            of_read = calls.alike("_to_copy", of_read, dtype="float32")
+        parts.append(calls.look("view", of_read, (batch, layers.halves[number], layers.dim)))
+    rows = calls.new("cat", parts, batch, layers.features, layers.dim, dim=1)
+    starts["update"] = len(calls.ops)
+    returned = _unpooled(calls, rows, stacked=stacked)
+    starts["optimizer"] = len(calls.ops)
+    write.adagrad(lists=lists)
+    recording = calls.recording(*returned, *(each.weight for each in write.linears), label="two-tower")
     return WrittenStep(recording=recording, starts=starts)
 
 

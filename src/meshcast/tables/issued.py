@@ -21,11 +21,12 @@ Work = tuple[int, ...]  # counts of `workload.HOST_WORK`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """A launch: the part of the step that it belongs to, the device's seconds, and the host's work before it."""
+    """A launch: the part of the step that it belongs to, the device's seconds, the host's work before it, and its name."""
 
     part: str
     seconds: float
     work: Work = (0,) * 8
+    name: str = "tables"
 
 
 def work(
@@ -58,7 +59,7 @@ class EagerDense:
         return found
 
 
-PARTS = ("look_up", "bottom", "above", "loss", "backward", "bottom_backward", "update", "optimizer")
+PARTS = ("input", "look_up", "bottom", "above", "loss", "backward", "bottom_backward", "update", "optimizer")
 BEFORE = ("look_up",)  # parts that tables begin
 
 
@@ -71,16 +72,20 @@ class EagerStep:
     host_s: float
 
 
-def eager_dense(layers: DenseLayers, on: str, batch: int, precision: str, *, stacked: bool = False) -> EagerDense:
-    """The dense part's launches on a device with `batch` samples."""
-    written = written_step(layers, batch, precision, stacked=stacked)
+def eager_dense(
+    layers: DenseLayers, on: str, batch: int, precision: str, *, stacked: bool = False, lists: bool = True
+) -> EagerDense:
+    """The dense part's launches on a device with `batch` samples; see `written_step` for the rest."""
+    written = written_step(layers, batch, precision, stacked=stacked, lists=lists)
     kernels = eager_kernels(written.recording)
     run = eager_program(written.recording).on(on, stack="pytorch-eager")
     step = run.lowered.workload.step
     assert step is not None
-    parts = [written.part_of(kernel.op) for kernel in kernels]
-    found = zip(parts, launch_seconds(run, step), step.host, strict=True)
-    launches = tuple(Issued(part=part, seconds=seconds, work=each) for part, seconds, each in found)
+    found = zip(kernels, launch_seconds(run, step), step.host, strict=True)
+    launches = tuple(
+        Issued(part=written.part_of(kernel.op), seconds=seconds, work=each, name=kernel.name)
+        for kernel, seconds, each in found
+    )
     return EagerDense(launches=launches, memory_bytes=float(run.memory.peak))
 
 

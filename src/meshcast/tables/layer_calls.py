@@ -109,8 +109,8 @@ class EagerLayers:
         self.calls.nothing("detach")
         return self.calls.new("threshold_backward", [gradient, made], *made.shape, threshold=0)
 
-    def adagrad(self) -> None:
-        """Adagrad over lists of all parameters (`torch/optim/adagrad.py`)."""
+    def adagrad(self, *, lists: bool = True) -> None:
+        """Adagrad over lists of all parameters, or one by one as releases before 2.1 had it (`torch/optim/adagrad.py`)."""
         calls = self.calls
         parameters = [each for layer in self.linears for each in (layer.weight, layer.bias) if each is not None]
         gradients = [each for layer in self.linears for each in layer.gradients]
@@ -119,6 +119,13 @@ class EagerLayers:
         # Counts of steps lie on the host: they are added to one by one, and read.
         calls.nothing("add_", len(parameters))
         calls.nothing("item", 2 * len(parameters))
+        if not lists:
+            for parameter, gradient, state in zip(parameters, gradients, sums, strict=True):
+                calls.call("addcmul_", [state, gradient, gradient], [state])
+                root = calls.alike("sqrt", state)
+                calls.call("add_", [root], [root])
+                calls.call("addcdiv_", [parameter, gradient, root], [parameter])
+            return
 
         def over(name: str, *lists: list[View], new: bool = False) -> list[View]:
             names = ("self", "tensor1", "tensor2")

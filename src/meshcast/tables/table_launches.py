@@ -15,6 +15,7 @@ from meshcast.tables.traffic import LookUps
 # these are bound, and a cache is asked by their types (117 us for a look-up, 600 us for an update of five such kernels and nine
 # calls on the H200's host, `forward_host` and `backward_host` of the half fitted on).
 JIT = 4
+FUNCTION = 6  # a Python `autograd.Function`, each way, in calls of modules (its look-up takes the host 0.3 ms in steps)
 SORT_LAUNCHES = 5  # after the first: numbers filled in, a histogram, its sum, a pass a byte of which some are skipped
 
 
@@ -31,8 +32,8 @@ def batched_launches(works: Sequence[LookUps], kernels: EmbeddingKernels) -> Ite
     total = sum(float(kernels.backward(each)) for each in moved)
     chain = max(float(kernels.backward_chain(each)) for each in moved)
     updated = float(kernels.backward_call(total, chain, np.array(sum(each.look_ups for each in works))))
-    yield Issued(part="look_up", seconds=looked_up, work=work(views=1, modules=1, compiled=JIT))
-    yield Issued(part="update", seconds=0.0, work=work(views=2, modules=1, compiled=JIT))  # indices linearised
+    yield Issued(part="look_up", seconds=looked_up, work=work(views=1, modules=FUNCTION, compiled=JIT))
+    yield Issued(part="update", seconds=0.0, work=work(views=2, modules=FUNCTION, compiled=JIT))  # indices linearised
     yield Issued(part="update", seconds=updated, work=work(calls=1))  # sorted, in several launches
     for each in (
         *[work()] * SORT_LAUNCHES,
@@ -53,3 +54,17 @@ def bag_launches(works: Sequence[LookUps], kernels: EmbeddingKernels) -> Iterato
     for each in moved:
         yield Issued(part="optimizer", seconds=float(bags.scaled(each)), work=work(calls=1, parameters=1))
         yield Issued(part="optimizer", seconds=float(bags.added(each)))
+
+
+def fused_launches() -> Iterator[Issued]:
+    """What the host does for tables that FBGEMM looks up and updates, whatever the device takes for them.
+
+    Counted in a trace of torchrec's (facebookresearch/param, et_replay/tests/inputs/dlrm_kineto): indices and offsets are cast,
+    lengths summed up by two scans, indices checked, tables looked up; the update fills ten buffers, sorts in seven launches,
+    finds runs in three and writes rows in two.
+    """
+    for each in (work(calls=1), work(calls=1), work(), work(), work(calls=1), work(calls=1), work(views=4, calls=1)):
+        yield Issued(part="look_up", seconds=0.0, work=each)
+    yield Issued(part="update", seconds=0.0, work=work(views=10, calls=1))
+    for each in (*[work(views=1, calls=1)] * 7, *[work()] * 12):
+        yield Issued(part="update", seconds=0.0, work=each)

@@ -37,6 +37,8 @@ from meshcast.zoo.plan import Plan as Plan
 from meshcast.zoo.plan import text_of as text_of
 from meshcast.zoo.plan import without_key as without_key
 from meshcast.zoo.program import jit_options as jit_options
+from meshcast.zoo.recommenders import RECOMMENDERS as RECOMMENDERS
+from meshcast.zoo.recommenders import recommender_layers as recommender_layers
 from meshcast.zoo.saving import POLICIES as POLICIES
 from meshcast.zoo.scopes import ALIKE_SCOPE as ALIKE_SCOPE
 from meshcast.zoo.scopes import COPIES_SCOPE as COPIES_SCOPE

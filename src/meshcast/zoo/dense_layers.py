@@ -1,7 +1,8 @@
 """The dense part of recommenders whose tables are somewhere else: pooled rows come in as a value, and their gradient goes out.
 
 DLRM (Naumov 2019) takes the dot products of every pair of features; DCNv2 (Wang 2021, arXiv:2008.13535) crosses all
-features by layers of low rank, `x = x0 * (W (V x) + b) + x`, as MLPerf's recommender does.
+features by layers of low rank, `x = x0 * (W (V x) + b) + x`, as MLPerf's recommender does. Two towers are dense layers over the
+first half of the tables and over the others, whose results are multiplied and summed up (torchrec, examples/retrieval).
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from meshcast.base import UnsupportedError
 from meshcast.zoo.dlrm import interact, mlp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseLayers:
-    """Layers below, between and above: `cross` layers of rank `rank`, or dot products where there are none."""
+    """Layers below, between and above: `cross` layers of rank `rank`, or dot products where there are none.
+
+    With `towers` there are these instead, of such widths, one over each half of the tables.
+    """
 
     features: int
     dim: int
@@ -30,6 +35,12 @@ class DenseLayers:
     top: tuple[int, ...] = (1024, 1024, 512, 256, 1)
     cross: int = 0
     rank: int = 512
+    towers: tuple[int, ...] = ()
+
+    @property
+    def halves(self) -> tuple[int, int]:
+        """Tables of the first tower and of the second."""
+        return self.features // 2, self.features - self.features // 2
 
     @property
     def read(self) -> int:
@@ -46,6 +57,9 @@ class DenseLayers:
         def stack(*widths: int) -> list[dict[str, Any]]:
             return [layer(n, m) for n, m in pairwise(widths)]
 
+        if self.towers:
+            query, candidate = (stack(count * self.dim, *self.towers) for count in self.halves)
+            return {"query": query, "candidate": candidate}
         crossing = [
             {"v": jax.ShapeDtypeStruct((self.read, self.rank), dtype), "w": layer(self.rank, self.read)}
             for _ in range(self.cross)
@@ -65,6 +79,10 @@ def dense_programs(
     layers: DenseLayers, batch: int, dtype: DTypeLike = "float32"
 ) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """Programs of the parts: the bottom layers forwards, and with gradients; all, with gradients, with Adagrad besides."""
+    if layers.towers:
+        raise UnsupportedError(
+            "two towers are predicted as eager PyTorch runs them", where="--dense-stack", fix="leave it out"
+        )
     params = layers.shapes(dtype)
     x = jax.ShapeDtypeStruct((batch, layers.dense), dtype)
     pooled = jax.ShapeDtypeStruct((batch, layers.features, layers.dim), dtype)

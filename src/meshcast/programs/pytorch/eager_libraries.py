@@ -32,7 +32,7 @@ from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
 _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
 _SHORT = 64  # sums of a product, which fill no pipeline
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
-_INDICES, _INDEX_STEPS = 4, 4  # of a block that adds values at indices; kernels that turn an index into a place
+_INDICES, _INDEX_STEPS = 4, 2  # of a block that adds values at indices; kernels that turn an index into a place
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
 
 
@@ -242,15 +242,15 @@ def _embedding_backward(op: AtenOp) -> Iterator[Launch]:
 def _index_put(op: AtenOp) -> Iterator[Launch]:
     """Values put at indices; where they are added, indices are sorted first and equal ones summed in order.
 
-    `index_put_with_sort_kernel` (`ATen/native/cuda/Indexing.cu`) makes one number of every index (a product and a sum for each
-    that is given, a division), numbers them, sorts both, copies values that lie apart, and launches a block for four indices
-    of every slice before the indexed dimensions, however short the slices behind them are.
+    `index_put_with_sort_kernel` (`ATen/native/cuda/Indexing.cu`) makes one number of every index (a remainder and a product
+    for each that is given, a sum, a division), numbers them, sorts both, copies values that lie apart, and launches a block
+    for four indices of every slice before the indexed dimensions, however short the slices behind them are.
     """
     if not op.told.get("accumulate"):
         yield from _scattered(op)
         return
     values, index = op.takes[-1], op.takes[1]
-    for _ in range(_INDEX_STEPS * (len(op.takes) - 2) + 2):
+    for _ in range(_INDEX_STEPS * (len(op.takes) - 2) + 3):
         yield pointwise("compute_linear_index", (index,), (index,), ("multiply",))
     yield Launch(name="radix_sort_pairs", form="sort", takes=(index,), gives=(index,))
     if not values.contiguous:

@@ -3,11 +3,12 @@
 Of 64 queries and 128 keys the tensor cores compute scores and sums (`T` cycles), and the cores exponentials and what the softmax
 needs beside them (`S`). The two warp groups hide each other's softmax (FlashAttention-3's ping-pong, Shah et al. 2024):
 
-    least = max(2 T, 2 S, T + S)  for 128 keys,   T + S more for the first products and the last sum of a block
+    least = max(2 T, 2 S)  for 128 keys,   T + S more for the first products and the last sum of a block
 
 A block fills an SM's registers, so that what it waits for at its ends is not hidden. Tiles on a causal mask's diagonal are
 computed whole, and long blocks are handed out first. The backward pass goes over blocks of keys, computes five products
-instead of two, goes twice over the scores and adds to the queries' gradients in L2, in f32.
+instead of two, goes twice over the scores and adds to the queries' gradients in L2, in f32. The gradients of its keys and
+values fill the registers, so that no next scores are computed beside a softmax: `least = 2 T + 2 S`.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def attention(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     shape, rate = kernel.geometry, matrix_rate(kernel, machine.device)
     assert isinstance(shape, Attention)
     p = chip.parameters
-    step = WIDTH_STEP[shape.library]
-    head = math.ceil(shape.head_dim / step) * step
+    wider = WIDTH_STEP[shape.library]
+    head = math.ceil(shape.head_dim / wider) * wider
     products = 5 if shape.backward else 2
     slower = FLASH_1 if shape.library == "flash-1" else 1.0
     by_warps = machine.parameters.warp_products if shape.library != "cudnn" and chip.generation.clusters else 1.0
@@ -58,6 +59,8 @@ def attention(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     fetched = 2 * KEYS * head * width
     if shape.backward:
         fetched += 2 * QUERIES * head * ACCUMULATOR_BYTES
+    hidden = 0.0 if shape.backward else GROUPS * min(tensor, softmax)
+    step_cycles = GROUPS * (tensor + softmax) - hidden
     missed = misses(kernel.read_bytes, kernel.written_bytes, chip, kernel.recency)
     kinds = _kinds(shape, chip)
     tiles = sum(count * keys for count, keys in kinds)
@@ -66,7 +69,7 @@ def attention(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     launched = []
     for count, keys in kinds:
         main = Phase(
-            least=keys * max(GROUPS * tensor, GROUPS * softmax, tensor + softmax) + tensor + softmax,
+            least=keys * step_cycles + tensor + softmax,
             tensor=keys * GROUPS * tensor,
             issue=keys * GROUPS * softmax,
             cached=keys * fetched,

@@ -7,7 +7,6 @@ number:
     h = P(Poisson(w D / C) < w)
 
 It falls from 0.9 at `D = 0.7 C` to 0.2 at 1.2 C and is a half at C, where one large set would lose everything at once.
-What is written takes more room than what is read (`SmParameters.dirty_room`).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Misses:
 
 def misses(read: float, written: float, chip: Chip, recency: Recency | None) -> Misses:
     """What a kernel's bytes find of themselves from their last use; nothing ran since where nobody says (`recency`)."""
-    own, room = read + chip.parameters.dirty_room * written, chip.cache_reach
+    own, room = read + written, chip.cache_reach
     if recency is None:
         missed = 1 - swept(own / room)
         return Misses(read=missed, written=missed)

@@ -43,7 +43,7 @@ RESIDENT = 8  # tiles of an SM at most
 SIDES = (16, 32, 64, 96, 128, 192, 256)
 SPLITS = (1, 2, 4, 8, 16, 32)
 LARGEST = 256 * 128  # accumulators of a tile
-PLAYED = 5  # ways that are played, those that could be the fastest first
+PLAYED = 8  # ways that are played, those that could be the fastest first
 
 
 @made_quickly
@@ -73,7 +73,10 @@ class TileJob:
 def product(asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWork:
     """The fastest way to compute a product, as far as it was played."""
     ways = sorted(_ways(asked, chip), key=lambda way: _expected(way, asked, chip))
-    chosen = [way for way in ways if not way.streamed][:PLAYED] + [way for way in ways if way.streamed][:1]
+    # Tiles that are another's turned round, as many of them, take as long.
+    unlike = {(_shape(way, asked, chip)[2:], frozenset((way.bm, way.bn)), way.streamed): way for way in reversed(ways)}
+    chosen = [way for way in ways if way in set(unlike.values())]
+    chosen = [way for way in chosen if not way.streamed][:PLAYED] + [way for way in chosen if way.streamed][:1]
     return min((_played(way, asked, chip, machine) for way in chosen), key=lambda work: work.time)
 
 
@@ -127,8 +130,8 @@ def _shape(way: Way, asked: TileJob, chip: Chip) -> tuple[int, int, float, float
 
 def _tensor(way: Way, asked: TileJob, chip: Chip) -> float:
     """Tensor cores' cycles of a step."""
-    share = chip.parameters.gathered_share if asked.gathered else chip.parameters.tensor_share
-    return way.bm * way.bn * asked.step / (chip.multiply_adds(asked.product.peak) * share)
+    rate = chip.multiply_adds(asked.product.peak) * chip.parameters.tensor_share
+    return way.bm * way.bn * asked.step / rate
 
 
 def _fed(way: Way, chip: Chip) -> float:

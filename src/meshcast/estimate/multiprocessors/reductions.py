@@ -20,7 +20,7 @@ from meshcast.estimate.multiprocessors.cache import misses
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase
 from meshcast.estimate.multiprocessors.work import played
-from meshcast.lower import Kernel
+from meshcast.lower import Kernel, short_name
 from meshcast.workload import Reduction
 
 ROW_THREADS = 256  # of a block that goes over rows
@@ -88,7 +88,8 @@ def _passed(kernel: Kernel, count: int, threads: int, width: float, issued: floa
         cached=read / count,
         dram=chip.dram_bytes(read * missed.read / count, 0),
     )
-    exchange = Phase(least=p.exchange_cycles)
+    exchanges = max(1, sum(short_name(name) == "reduce" for name in kernel.ops))
+    exchange = Phase(least=exchanges * p.exchange_cycles)
     store = Phase(cached=written / count, dram=chip.dram_bytes(0, written * missed.written / count))
     launch = BlockGrid(
         blocks=((count, (load, exchange, store)),),

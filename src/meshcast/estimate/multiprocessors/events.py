@@ -9,7 +9,8 @@ the next one of the grid, which is handed to the first SM with room. Within a ph
     sum of x cached <= L2's bytes a cycle         over all SMs
     sum of x dram   <= the memory's bytes a cycle over all SMs
 
-Who asks for a resource that is asked for too much is slowed by the same factor as the others (processor sharing). Rates
+Who asks for a unit of its SM that is asked for too much is slowed by the same factor as the others there. Of L2 and memory each
+has the same share, as their requests take turns, and who asks for less leaves the rest to the others (max-min fair). Rates
 change only when a block starts, ends a phase or leaves: these are the events. Waves, tails and what overlaps between blocks of an
 SM come out of them; nothing here knows of either.
 
@@ -208,7 +209,7 @@ class _Play:
 
     def _share(self) -> None:
         """Rates of all blocks that run: alone, then as far as their SM allows, then L2 and memory."""
-        now, port, cached, dram = self.now, self.chip.port_bytes, 0.0, 0.0
+        now, port, cached = self.now, self.chip.port_bytes, 0.0
         users: list[tuple[int, _Resident, Phase]] = []
         for sms in self.classes:
             running = [each for each in sms.residents if each.ready <= now]
@@ -235,12 +236,30 @@ class _Play:
                 if phase.cached or phase.dram:
                     users.append((sms.sms, each, phase))
                     cached += phase.cached * each.rate * sms.sms
-                    dram += phase.dram * each.rate * sms.sms
-        over_cache, over_dram = cached / self.chip.cache_bytes, dram / self.chip.memory_bytes
-        if over_cache <= 1 and over_dram <= 1:
-            return
-        for _, each, phase in users:
-            each.rate /= max(1.0, over_cache if phase.cached else 0.0, over_dram if phase.dram else 0.0)
+        if cached > self.chip.cache_bytes:
+            _fill([(sms, each, phase.cached) for sms, each, phase in users if phase.cached], self.chip.cache_bytes)
+        dram = sum(sms * each.rate * phase.dram for sms, each, phase in users)
+        if dram > self.chip.memory_bytes:
+            _fill([(sms, each, phase.dram) for sms, each, phase in users if phase.dram], self.chip.memory_bytes)
+
+
+def _fill(users: list[tuple[int, _Resident, float]], capacity: float) -> None:
+    """Slows those who ask for more than their share of a capacity down to it: the same for each, as requests take turns.
+
+    Args:
+        users: (how many alike, one of them, what a phase of it asks for).
+        capacity: For all of them, a cycle.
+    """
+    users.sort(key=lambda user: user[1].rate * user[2])
+    left, count = capacity, sum(alike for alike, _, _ in users)
+    for alike, each, asked in users:
+        share = left / count
+        wanted = each.rate * asked
+        if wanted > share:
+            each.rate *= share / wanted
+            wanted = share
+        left -= wanted * alike
+        count -= alike
 
 
 def play(launch: BlockGrid, chip: Chip) -> Played:

@@ -11,7 +11,7 @@ from meshcast.estimate.calibration import about
 class SmParameters:
     """Costs in cycles and shares of what a data sheet says."""
 
-    launch_share: float = about("an empty kernel, as a share of the device's launch latency", 0.45)
+    launch_share: float = about("an empty kernel, as a share of the device's launch latency", 0.46)
     start_cycles: float = about("cycles for which a block that starts holds its SM's launch unit", 160.0)
     drain_cycles: float = about("from the last block's end to the kernel's: its stores arrive, caches are told", 280.0)
     memory_share: float = about("share of the memory's bandwidth that reads reach: what refreshing leaves", 0.945)

@@ -76,7 +76,7 @@ def attention(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
             dram=chip.dram_bytes(from_memory * keys / tiles, 0),
         )
         end = Phase(
-            least=p.epilogue_cycles + kernel.written_bytes / blocks / p.epilogue_bytes,
+            least=chip.latency.cache + kernel.written_bytes / blocks / p.epilogue_bytes,
             cached=kernel.written_bytes / blocks,
             dram=chip.dram_bytes(0, kernel.written_bytes * missed.written / blocks),
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from meshcast.estimate.gpu.machine import EARLIER, GENERATIONS, GpuArchitecture
-from meshcast.estimate.multiprocessors.parameters import LATENCIES, UNKNOWN_LATENCY, Latency, SmParameters
+from meshcast.estimate.multiprocessors.parameters import CACHE_READS, LATENCIES, UNKNOWN_LATENCY, Latency, SmParameters
 from meshcast.hardware import Core, Device
 
 PORT_BYTES = (
@@ -46,9 +46,10 @@ class Chip:
 
     @cached_property
     def cache_bytes(self) -> float:
-        """Bytes between all SMs and L2; ports alone limit it where the file does not say."""
+        """Bytes between all SMs and L2; ports alone limit it where neither the file nor `CACHE_READS` says more."""
         bandwidth = self.device.cache_bandwidth or PORT_BYTES * self.sms * self.clock
-        return max(bandwidth, self.device.memory_bandwidth) / self.clock
+        read = CACHE_READS.get(self.device.architecture, 0.0) * self.sms
+        return max(read, max(bandwidth, self.device.memory_bandwidth) / self.clock)
 
     @cached_property
     def memory_bytes(self) -> float:

@@ -27,7 +27,7 @@ from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase, Played, scaled
 
 BUNDLES = 4  # of blocks on an SM that are followed apart
-STEADY = 0.01  # relative difference between the paces of two waves from which on they count as equal
+STEADY = 0.003  # relative difference between the paces of two waves from which on they count as equal
 KEPT_WAVES = 2  # that are played after a skip
 _TINY = 1e-9
 
@@ -79,12 +79,22 @@ class _Queue:
             self.kind += 1
         return self._left[self.kind] if self.kind < len(self._left) else 0
 
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Of a bundle of the kind that is handed out now."""
+        return self._kinds[self.kind][1]
+
     def take(self, count: int) -> tuple[Phase, ...]:
         self._left[self.kind] -= count
-        return self._kinds[self.kind][1]
+        return self.phases
 
     def skip(self, count: int) -> None:
         self._left[self.kind] -= count
+
+
+def _work(phase: Phase) -> tuple[float, float, float, float]:
+    """What a phase uses, in the order in which it is added up."""
+    return phase.tensor, phase.issue, phase.cached, phase.dram
 
 
 class _Play:
@@ -151,10 +161,15 @@ class _Play:
         waves = self.grid.left // wave - KEPT_WAVES
         if waves <= 0:
             return
+        # Between two marks as many blocks started as a wave has, but not just their work was done: the pace is that of work.
+        whole = [wave * sum(work) for work in zip(*map(_work, self.grid.phases), strict=True)]
+        done = [(new - old) / 2 for new, old in zip(now[2:], before[2:], strict=True)]
+        ratios = [part / all_of_it for part, all_of_it in zip(done, whole, strict=True) if all_of_it]
+        ahead = min(ratios, default=1.0)
         self.grid.skip(waves * wave)
-        self._advance_clock(waves * (now[0] - before[0]) / 2)
+        self._advance_clock(waves * (now[0] - before[0]) / 2 / ahead)
         self.tensor, self.issue, self.cached, self.dram = (
-            value + waves * (value - old) / 2 for value, old in zip(now[2:], before[2:], strict=True)
+            value + waves * part for value, part in zip(now[2:], whole, strict=True)
         )
         self.marks.clear()
 

@@ -161,7 +161,7 @@ def _expected(way: Way, asked: TileJob, chip: Chip) -> float:
     rounds = math.ceil(busiest / held)
     step = max(_tensor(way, asked, chip), _fed(way, chip))
     stored = way.bm * way.bn * (asked.product.width + 2 * ACCUMULATOR_BYTES * way.streamed) / p.epilogue_bytes
-    alone = steps * (step + p.step_cycles) + p.epilogue_cycles + stored
+    alone = steps * (step + p.step_cycles) + chip.latency.cache + stored
     used = min(count, chip.sms)
     fetch = _fetched(way, asked, rows, columns, chip) * steps * count / min(chip.cache_bytes, used * chip.port_bytes)
     second = chip.launch * chip.clock * 1.5 if way.splits > 1 else 0.0
@@ -196,7 +196,7 @@ def _played(way: Way, asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWor
     exchanged = 2 * way.bm * way.bn * ACCUMULATOR_BYTES if way.streamed else 0.0
     packed = (written / count + exchanged) / parameters.epilogue_bytes
     epilogue = Phase(
-        least=parameters.epilogue_cycles + packed + (2 * chip.latency.cache if way.streamed else 0.0),
+        least=chip.latency.cache + packed + (2 * chip.latency.cache if way.streamed else 0.0),
         issue=packed,
         cached=written / count + exchanged,
         dram=chip.dram_bytes(0, to_memory / count),

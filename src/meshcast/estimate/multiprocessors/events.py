@@ -167,6 +167,8 @@ class _Play:
         ratios = [part / all_of_it for part, all_of_it in zip(done, whole, strict=True) if all_of_it]
         ahead = min(ratios, default=1.0)
         self.grid.skip(waves * wave)
+        for sms in self.classes:
+            sms.started += waves * self.slots
         self._advance_clock(waves * (now[0] - before[0]) / 2 / ahead)
         self.tensor, self.issue, self.cached, self.dram = (
             value + waves * part for value, part in zip(now[2:], whole, strict=True)

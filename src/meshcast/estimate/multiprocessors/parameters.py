@@ -9,20 +9,72 @@ from meshcast.estimate.calibration import about
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmParameters:
-    """Costs in cycles and shares of what a data sheet says."""
+    """Costs in cycles and shares of what a data sheet says, each with the measured programs that moved it most.
 
-    launch_share: float = about("an empty kernel, as a share of the device's launch latency", 0.46)
-    start_cycles: float = about("cycles for which a block that starts holds its SM's launch unit", 165.0)
-    drain_cycles: float = about("from the last block's end to the kernel's: its stores arrive, caches are told", 350.0)
-    memory_share: float = about("share of the memory's bandwidth that reads reach: what refreshing leaves", 0.945)
-    write_cost: float = about("what a byte that is written costs the memory, in bytes read: turning the bus", 1.1)
-    tensor_share: float = about("share of the tensor cores' rate inside of a tile's main loop", 0.87)
-    step_cycles: float = about("a K-step's barriers, which only another block of the SM hides, in cycles", 43.0)
-    epilogue_bytes: float = about("bytes of results that an SM's warps pack and store in a cycle", 12.0)
-    fill_cycles: float = about("a tile's set-up before its first load: descriptors, barriers, in cycles", 2700.0)
-    exchange_cycles: float = about("a block's exchange between warps at the end of a sum, in cycles", 200.0)
-    loads_ahead: float = about("loads that a thread of a loop has under way", 2.0)
-    softmax_instructions: float = about("instructions of a score of attention beside its exponential", 8.0)
+    All of them are of the fitted half of the one-op programs on an H200 (`measurements.halves`), and none of a transpose, a
+    movement of data or a whole model (`docs/gpu-simulator.md`).
+    """
+
+    launch_share: float = about(
+        "an empty kernel, as a share of the device's launch latency",
+        0.46,
+        "loops of 4,096 elements",
+    )
+    start_cycles: float = about(
+        "cycles for which a block that starts holds its SM's launch unit",
+        165.0,
+        "loops of 2^16 to 2^28 elements of 2 bytes, which neither bytes nor instructions bound",
+    )
+    drain_cycles: float = about(
+        "from the last block's end to the kernel's: its stores arrive, caches are told",
+        350.0,
+        "loops of 4,096 to 2^20 elements",
+    )
+    memory_share: float = about(
+        "share of the memory's bandwidth that reads reach",
+        0.945,
+        "sums of rows of 268 MB",
+    )
+    write_cost: float = about(
+        "what a byte that is written costs the memory, in bytes read: turning the bus",
+        1.1,
+        "loops over 0.5 to 3 GB with one and two operands",
+    )
+    tensor_share: float = about(
+        "share of the tensor cores' rate inside of a tile's main loop",
+        0.87,
+        "products of 2048 x 4096 x 4096 and more",
+    )
+    step_cycles: float = about(
+        "a K-step's barriers, which only another block of the SM hides, in cycles",
+        43.0,
+        "products of 2048 x 4096 x 4096 and less",
+    )
+    epilogue_bytes: float = about(
+        "bytes of results that an SM's warps pack and store in a cycle",
+        12.0,
+        "products whose results are larger than their operands",
+    )
+    fill_cycles: float = about(
+        "a tile's set-up before its first load: descriptors, barriers, in cycles",
+        2700.0,
+        "products that take a few microseconds",
+    )
+    exchange_cycles: float = about(
+        "a block's exchange between warps at the end of a sum, in cycles",
+        200.0,
+        "sums and normalisations of 64 to 1024 rows",
+    )
+    loads_ahead: float = about(
+        "loads that a thread of a loop has under way",
+        2.0,
+        "sums of 1024 to 8192 rows down columns",
+    )
+    softmax_instructions: float = about(
+        "instructions of a score of attention beside its exponential",
+        8.0,
+        "attention by cuDNN, 512 to 8192 keys",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,14 @@ def played(
     drain = chip.parameters.drain_cycles
     fixed = chip.launch + chip.seconds(drain)
     compute = chip.seconds(max(found.tensor, found.issue))
+    # L2 follows the SMs' clock: beside tensor cores, whose power lowers it, its time is none of the memory's.
+    from_cache = 0.0 if found.tensor else found.cached / chip.cache_bytes
     return GpuWork(
         time=fixed + chip.seconds(found.cycles),
         compute=compute,
         computing=compute,
         fixed=fixed,
-        memory=chip.seconds(max(found.dram / chip.memory_bytes, found.cached / chip.cache_bytes)),
+        memory=chip.seconds(max(found.dram / chip.memory_bytes, from_cache)),
         dram_bytes=moved,
         instructions=instructions,
         formula=FORMULA,

@@ -19,7 +19,7 @@ from meshcast.lower import Kernel, Recency
 from meshcast.workload import element_bytes
 
 COPIED = 16 * BLOCK  # bytes of a copy that a block moves at least: 16 a thread
-TRANSPOSED = 32 * 32  # elements of a transpose's tile
+TRANSPOSED = 4.0  # instructions of an element that goes through shared memory
 
 
 def loop(demand: LoopDemand, chip: Chip, machine: GpuMachine) -> GpuWork:
@@ -48,9 +48,9 @@ def transpose(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
 def transposed(
     elements: float, width: float, chip: Chip, machine: GpuMachine, recency: Recency | None = None
 ) -> GpuWork:
-    """A transpose through tiles of 32 x 32 in shared memory; elements of one byte are moved one by one."""
-    count = max(1, math.ceil(elements / TRANSPOSED))
-    lanes = chip.lanes / machine.parameters.byte_transpose if width <= 1 else 4.0
+    """A transpose, with as many elements a thread as a loop; those of one byte are moved one by one."""
+    count = max(1, math.ceil(blocks(elements, machine)))
+    lanes = chip.lanes / machine.parameters.byte_transpose if width <= 1 else TRANSPOSED
     bytes_moved = elements * width
     return _streamed(count, bytes_moved, bytes_moved, elements * lanes, 0.0, chip, recency)
 

@@ -1,7 +1,8 @@
 """Errors of a fidelity on the probes of a profile, by family: `python -m benchmarks.kinds PROFILE.jsonl.gz [--fidelity ...]`.
 
 Two halves by a hash of the probes' ids: the models of the newer families (`src/meshcast/estimate/gpu`) were made while looking
-at the first, the second was left alone. Every kernel that has a time of its own counts once.
+at the first, the second was left alone. Every kernel that has a time of its own counts once. With `--shared FIDELITY` only those
+count that this fidelity answers for, too, so that two tables hold the same kernels.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from meshcast.estimate import load_estimator, read_profile
-from meshcast.hardware import resolve
+from meshcast.estimate import Estimator, load_estimator, load_simulator, read_profile
+from meshcast.hardware import Device, resolve
+
+FIDELITIES = ("profiled", "analytical", "simulated")
 
 
 def looked_at(probe: str) -> bool:
@@ -28,15 +31,25 @@ def error(offs: list[float]) -> str:
     return f"{math.expm1(statistics.mean(sizes)):.1%} ({math.expm1(statistics.median(sizes)):.1%})" if sizes else "-"
 
 
+def estimator_of(fidelity: str, device: Device) -> Estimator:
+    """The estimator that a fidelity asks first on a device."""
+    return load_simulator(None, device) if fidelity == "simulated" else load_estimator(fidelity)
+
+
 def main() -> None:
     """Prints a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("profile", type=Path)
-    parser.add_argument("--fidelity", choices=("profiled", "analytical"), default="analytical")
+    parser.add_argument("--fidelity", choices=FIDELITIES, default="analytical")
+    parser.add_argument("--shared", choices=FIDELITIES)
     asked = parser.parse_args()
     profile = read_profile(asked.profile)
-    device, estimator = resolve(profile.header.device).device, load_estimator(asked.fidelity)
-    rows = [row for row in profile.timed_kernels() if estimator.supports(row[0], device).level != "no"]
+    device = resolve(profile.header.device).device
+    estimator = estimator_of(asked.fidelity, device)
+    answering = [estimator, *([estimator_of(asked.shared, device)] if asked.shared else [])]
+    rows = [
+        row for row in profile.timed_kernels() if all(each.supports(row[0], device).level != "no" for each in answering)
+    ]
     times = estimator.estimate([kernel for kernel, _, _ in rows], device)
     offs: defaultdict[tuple[str, bool], list[float]] = defaultdict(list)
     inside: defaultdict[str, list[bool]] = defaultdict(list)

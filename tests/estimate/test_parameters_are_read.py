@@ -11,12 +11,13 @@ import pytest
 import meshcast.estimate
 from meshcast.estimate.gpu.parameters import GpuParameters
 from meshcast.estimate.gpu.solvers import Costs
+from meshcast.estimate.multiprocessors.parameters import SmParameters
 from meshcast.estimate.tpu.parameters import TpuParameters
 
 MODELS = Path(meshcast.estimate.__file__).parent
 
 
-@pytest.mark.parametrize("parameters", [GpuParameters, TpuParameters, Costs])
+@pytest.mark.parametrize("parameters", [GpuParameters, TpuParameters, Costs, SmParameters])
 def test_every_fitted_parameter_is_read_by_a_model(parameters: type) -> None:
     read = {
         node.attr

@@ -71,8 +71,8 @@ def test_the_rest_of_a_program_comes_from_the_fidelities_behind() -> None:
 
 def test_devices_without_arrays_are_refused() -> None:
     program = capture(lambda x: x @ x, spec(64, 64), name="square")
-    with pytest.raises(UnsupportedError, match="no systolic arrays"):
-        predict(program, Options(on="h100-sxm", fidelity="simulated"))
+    with pytest.raises(UnsupportedError, match="no systolic arrays and no SMs"):
+        predict(program, Options(on="mi300x", fidelity="simulated"))
 
 
 def test_simulators_are_named() -> None:

@@ -95,7 +95,7 @@ def _sources(on: str, fidelity: str, profile: str | None) -> tuple[str, ...]:
     from meshcast.estimate import given_kernels, measured_kernels
     from meshcast.hardware import resolve
 
-    if fidelity in ("roofline", "analytical"):
+    if fidelity in ("roofline", "analytical", "simulated"):
         return ()
     device = resolve(on).device
     found = given_kernels(Path(profile), device).interpolator if profile else measured_kernels(device)

@@ -30,6 +30,8 @@ def load_simulator(name: str | None, device: Device) -> Estimator:
         UsageError: There is no such simulator.
         UnsupportedError: It does not simulate the device.
     """
+    if device.kind == "gpu" and device.core is not None:
+        return _of_gpus(name, device)
     if device.tensor_cores is None:
         raise why_not_simulated(device)
     chosen = name if name is not None else DEFAULT_SIMULATOR
@@ -50,10 +52,23 @@ def load_simulator(name: str | None, device: Device) -> Estimator:
     return cast(Estimator, getattr(importlib.import_module(module), maker)())
 
 
+def _of_gpus(name: str | None, device: Device) -> Estimator:
+    """The simulator of GPUs; there is one."""
+    if name is not None:
+        raise UnsupportedError(
+            f"{name} simulates systolic arrays, and {device.name} has none",
+            where="--simulator",
+            fix="leave --simulator out, or use a TPU",
+        )
+    from meshcast.estimate.multiprocessors import GpuSimulated
+
+    return GpuSimulated()
+
+
 def why_not_simulated(device: Device) -> UnsupportedError:
-    """What to say about a device without systolic arrays."""
+    """What to say about a device without systolic arrays or SMs."""
     return UnsupportedError(
-        f"{device.name} has no systolic arrays to simulate",
+        f"{device.name} has no systolic arrays and no SMs to simulate",
         where="--fidelity simulated",
-        fix="choose a TPU, add [tensor_cores] to the device's file, or use --fidelity analytical",
+        fix="choose a TPU or a GPU, add [tensor_cores] or [core] to the device's file, or use --fidelity analytical",
     )

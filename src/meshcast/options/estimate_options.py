@@ -48,7 +48,7 @@ class EstimateOptions:
         "auto",
         flag="--fidelity",
         help="roofline, analytical (GPUs, TPUs), profiled (measured kernels), compiled (XLA's own kernels for GPUs and TPUs), "
-        "simulated (systolic arrays of TPUs), or auto: the best there is.",
+        "simulated (systolic arrays of TPUs, SMs of GPUs), or auto: the best there is.",
     )
     profile: str | Path | None = option(
         None,

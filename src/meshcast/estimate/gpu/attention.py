@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
-from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.memory import MemoryTraffic, traffic
 from meshcast.estimate.rates import matrix_rate, transcendental_rate
 from meshcast.lower import Kernel
 from meshcast.workload import Attention, AttentionLibrary, element_bytes
@@ -37,7 +37,7 @@ from meshcast.workload import Attention, AttentionLibrary, element_bytes
 TILE = 128
 FLASH_1 = 2.0  # its time over FlashAttention-2's
 # Kernels are for heads as wide as multiples of this (FlashAttention-2: `csrc/flash_attn/src`; cuDNN: by its measured times).
-_WIDTH_STEP: dict[AttentionLibrary, int] = {"cudnn": 64, "flash-2": 32, "flash-1": 32}
+WIDTH_STEP: dict[AttentionLibrary, int] = {"cudnn": 64, "flash-2": 32, "flash-1": 32}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +68,19 @@ def _shares(shape: Attention, machine: GpuMachine) -> _Shares:
     return _Shares(products=p.flash_share, exponentials=p.flash_exp, passes=passes)
 
 
-def _launches(shape: Attention) -> int:
+def call_launches(shape: Attention) -> int:
     """What one call launches: cuDNN's kernels and clears as the profiler lists them, or FlashAttention-2's and one more."""
     if shape.library == "flash-2":
         return 2
     if shape.backward:
         return 8  # five clears, the products of results and gradients, the kernel, the conversion
     return 4 if shape.q_len > 1 else 2  # three clears or one
+
+
+def cleared_operands(shape: Attention, machine: GpuMachine) -> MemoryTraffic:
+    """Passes over whole operands before and after the products: what is cleared, converted and multiplied ahead."""
+    operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * element_bytes(shape.dtype)
+    return traffic(0, operand * _shares(shape, machine).passes, machine)
 
 
 def _waste(shape: Attention, fill: float) -> float:
@@ -97,9 +103,9 @@ def attention(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     p = machine.parameters
     assert isinstance(shape, Attention)
     reached = _shares(shape, machine)
-    launches = _launches(shape)
+    launches = call_launches(shape)
     waste = _waste(shape, p.flash_fill)
-    step = _WIDTH_STEP[shape.library]
+    step = WIDTH_STEP[shape.library]
     padded = math.ceil(shape.head_dim / step) * step / shape.head_dim
     tiles = shape.batch * shape.heads * math.ceil(shape.q_len / TILE)
     peak = rate.flops * machine.boost * reached.products
@@ -109,8 +115,7 @@ def attention(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     longest = shared * machine.sms / tiles * (2 if shape.causal and shape.q_len > 1 else 1)
     compute = max(longest, shared + p.flash_tail * longest)
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    operand = shape.batch * shape.heads * shape.q_len * shape.head_dim * element_bytes(shape.dtype)
-    cleared = traffic(0, operand * reached.passes, machine)
+    cleared = cleared_operands(shape, machine)
     return GpuWork(
         time=launches * machine.launch + machine.overlapped(compute, moved.seconds) + cleared.seconds,
         compute=compute,

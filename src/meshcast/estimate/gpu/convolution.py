@@ -78,6 +78,19 @@ def convolution_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | N
     return None if direct else _tiled(kernel, shape, matrix_rate(kernel, machine.device), machine)
 
 
+def why_special(shape: Convolution) -> str:
+    """Why a convolution is no product of tiles that hold all of their operands' channels; nothing where it is one."""
+    groups, gradient = max(shape.feature_groups, shape.batch_groups), is_filter_gradient_call(shape)
+    if groups > 1:
+        return "groups of channels share tiles, or run on CUDA cores"
+    channels = shape.batch if gradient else shape.in_channels
+    if channels < FEW_CHANNELS or (not gradient and _runs_directly(shape)):
+        return "few channels run on kernels of their own"
+    if not gradient and math.prod(shape.kernel) > IMAGE * math.prod(shape.out_spatial):
+        return "a filter as large as an image is gathered element by element"
+    return ""
+
+
 def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) -> TiledProduct:
     """The product that a convolution is, at the rate that its channels and taps leave."""
     p, gradient = machine.parameters, is_filter_gradient_call(shape)
@@ -86,12 +99,12 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
     # Narrow loads starve tensor cores; CUDA cores are fed by them.
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels and rate.on_tensor_cores
     share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
-    if not rate.on_tensor_cores and _by_winograd(shape, gradient=gradient):
+    if not rate.on_tensor_cores and by_winograd(shape, gradient=gradient):
         share *= WINOGRAD
-    return _implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+    return implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
 
 
-def _by_winograd(shape: Convolution, *, gradient: bool) -> bool:
+def by_winograd(shape: Convolution, *, gradient: bool) -> bool:
     """Whether cuDNN has a Winograd kernel for it: filters of 3 x 3 without strides, in all three passes."""
     taps = shape.out_spatial if gradient else shape.kernel
     steps = (*shape.strides, *shape.lhs_dilation, *shape.rhs_dilation)
@@ -119,7 +132,7 @@ def _direct(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWork:
     return _issued(kernel, pixels * p.general_index + per_channel * p.general_tap, machine)
 
 
-def _implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float, gradient: bool) -> TiledProduct:
+def implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float, gradient: bool) -> TiledProduct:
     """The product that a convolution is, with groups that are narrower than a tile joined to one of its width.
 
     Args:
@@ -179,7 +192,7 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
     rate = matrix_rate(kernel, machine.device)
     padded = _issued(kernel, moved * p.general_index, machine)
     gradient = is_filter_gradient_call(shape)
-    product = _implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share, gradient=gradient)
+    product = implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share, gradient=gradient)
     if math.prod(shape.kernel) > IMAGE * math.prod(shape.out_spatial) if forward else shape.out_spatial in _OWN_KERNELS:
         return direct  # tiles would hold next to nothing; kernels for squares do without padding
     tiles = padded.then(product_time(product, machine))

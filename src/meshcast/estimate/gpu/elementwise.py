@@ -98,7 +98,7 @@ def loop(
         finding: Thread instructions that find places and compute no number.
         waits: Loads that a thread waits for, one after the other.
     """
-    return _looped(
+    return looped(
         demanded(
             elements, read, written, issued, machine, bounded=bounded, recency=recency, chained=chained, finding=finding,
             waits=waits,
@@ -121,7 +121,7 @@ def demanded(
     )  # fmt: skip
 
 
-def _looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
+def looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
     """A loop on a GPU."""
     issued, finding = demand.issued, demand.finding
     chain = demand.cycles / machine.clock
@@ -159,11 +159,11 @@ def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """An elementwise fusion, or any movement of data in one pass; what it asks for is worked out once for all rates."""
     found = machine.loops.get(kernel.cost_key)
     if found is None:
-        found = machine.loops[kernel.cost_key] = _demand(kernel, machine)
-    return _looped(found, machine)
+        found = machine.loops[kernel.cost_key] = loop_demand(kernel, machine)
+    return looped(found, machine)
 
 
-def _demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
+def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
     """What an elementwise fusion asks for.
 
     Sums in it (reductions, windows, products of few elements) are loops of one thread, a load and its address a step. A

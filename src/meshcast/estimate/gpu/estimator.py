@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from meshcast.estimate.estimator import Estimates, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.gpu.attention import attention
-from meshcast.estimate.gpu.clocks import power_draw
 from meshcast.estimate.gpu.convolution import convolution, convolution_product
 from meshcast.estimate.gpu.elementwise import loop_fusion
+from meshcast.estimate.gpu.estimates import estimates_of, is_empty
 from meshcast.estimate.gpu.gemm import gemm, gemm_product
 from meshcast.estimate.gpu.indexed import gather, scatter
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
@@ -28,14 +25,6 @@ from meshcast.estimate.roofline import light_bounds
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
-
-# Inside a CUDA graph a kernel begins as the one before it ends: a tenth of what a launch latency leaves beside the least kernel,
-# 0.03 us on the H200. Three profiles of programs with graphs have medians of -0.19, -0.13 and 0.03 us (the `-graphs` files of
-# `data/measured/h200-profiles`), and an LSTM's step takes 0.02 us a kernel longer than its kernels do one by one.
-GRAPH_GAP = 0.1
-# A kernel that lasts longer is slower than predicted by less: latencies and small tiles no longer count (90 % of 870 kernels of
-# models and public libraries' programs on an H200).
-LONG_S, LONG_HIGH = 50e-6, 1.4
 
 _MODELS: dict[KernelKind, KindModel[GpuMachine, GpuWork]] = {
     KernelKind.GEMM: KindModel(work=gemm),
@@ -91,7 +80,7 @@ class GpuAnalytical:
         return self._work(kernel, self._machine(device))
 
     def _work(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
-        if _is_empty(kernel):
+        if is_empty(kernel):
             terms = machine.named(("launch", "launch", machine.launch, "s"))
             return GpuWork(time=machine.launch, formula="t = launch", terms=terms)
         return _MODELS[kernel.kind].work(kernel, machine)
@@ -127,35 +116,10 @@ class GpuAnalytical:
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times, energies and intervals of kernels at the full clock."""
         machine = self._machine(device)
-        tiled = [kernel for kernel in kernels if kernel.kind in _PRODUCTS and not _is_empty(kernel)]
+        tiled = [kernel for kernel in kernels if kernel.kind in _PRODUCTS and not is_empty(kernel)]
         products = [_PRODUCTS[kernel.kind](kernel, machine) for kernel in tiled]
         time_products([product for product in products if product is not None], machine)
         works = [self._work(kernel, machine) for kernel in kernels]
-        column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
-        arithmetic, bytes_moved = light_bounds(kernels, device)
-        # Never faster than light; peaks are quoted below the highest clock.
-        light = np.maximum(arithmetic / machine.boost, bytes_moved)
-        time = np.maximum(column(w.time for w in works), light)
-        draw = power_draw(works, time, machine)
-        cores = np.minimum(column(w.compute for w in works), time)
-        memory = np.minimum(column(w.memory for w in works), time)
         intervals = [self._interval(kernel.kind, device) for kernel in kernels]
-        highest = np.where(time > LONG_S, LONG_HIGH, np.inf)
-        return Estimates(
-            time=time,
-            low=np.maximum(time * column(min(1.0, low) for low, _ in intervals), light),
-            high=time * np.minimum(column(max(1.0, high) for _, high in intervals), highest),
-            compute_time=np.minimum(column(w.arithmetic for w in works), time),
-            core_time=cores,
-            memory_time=memory,
-            overhead=np.minimum(column(w.overhead for w in works), time - np.maximum(cores, memory)),
-            energy=draw.joules(1.0),
-            origin=tuple(_MODELS[k.kind].origin_of(k) for k in kernels),
-            gap=GRAPH_GAP * machine.gap,
-            draw=draw,
-        )
-
-
-def _is_empty(kernel: Kernel) -> bool:
-    """Whether a kernel has nothing to move or compute: its tensors have no elements."""
-    return not (kernel.read_bytes or kernel.written_bytes or kernel.matrix_flops or kernel.vector_flops)
+        origins = tuple(_MODELS[kernel.kind].origin_of(kernel) for kernel in kernels)
+        return estimates_of(kernels, works, machine, intervals, origins)

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.elementwise import loop, transpose
+from meshcast.estimate.gpu.elementwise import LoopDemand, demanded, looped, transpose
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.reduction import reduction
@@ -30,7 +30,7 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if is_summed(shape):
         return _multiply_and_reduce(kernel, shape, machine)
     if shape.groups == 1 and is_elemental(shape):
-        return _elemental(kernel, shape, machine)
+        return looped(elemental_demand(kernel, shape, machine), machine)
     product = _tiled(kernel, shape, rate, machine)
     work = product_time(product, machine)
     if is_tiny(shape):
@@ -105,14 +105,14 @@ def is_elemental(shape: Gemm) -> bool:
     return shape.k == 1 or (shape.m + shape.n) * shape.k < REWRITTEN_FROM
 
 
-def _elemental(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
-    """A product as a loop over its results, a step for each element that is summed."""
+def elemental_demand(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> LoopDemand:
+    """What a product asks for as a loop over its results, a step for each element that is summed."""
     p = machine.parameters
     elements = float(shape.batch) * shape.m * shape.n
     steps = shape.k if shape.k > 1 else 0
     issued = elements * (steps * p.step_instructions + p.loop_instructions)
     chained = p.step_cycles * steps
-    return loop(
+    return demanded(
         elements, kernel.read_bytes, kernel.written_bytes, issued, machine, recency=kernel.recency, chained=chained
     )
 
@@ -149,8 +149,11 @@ def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
     )
 
 
-def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
-    """A small vector-matrix product: a reduction of rows that multiplies on the way; of columns, products and then their sums."""
+def summed_product(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> tuple[LoopDemand | None, Kernel]:
+    """What XLA makes of a small vector-matrix product: (a loop that multiplies, the reduction of what it gives).
+
+    Rows are multiplied on the way, without a loop; of columns products are written, and then their sums.
+    """
     n = max(shape.m, shape.n)
     elements = shape.batch * n * shape.k
     rows = shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor
@@ -167,10 +170,14 @@ def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> Gp
         else Reduction(shape=(shape.batch, shape.k, n), dims=(1,)),
         recency=kernel.recency if rows else None,
     )
-    if rows:
-        return reduction(summed, machine)
-    first = loop(elements, kernel.read_bytes, product_bytes, elements, machine)
-    return first.then(reduction(summed, machine))
+    return None if rows else demanded(elements, kernel.read_bytes, product_bytes, elements, machine), summed
+
+
+def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
+    """A small vector-matrix product."""
+    multiplied, summed = summed_product(kernel, shape, machine)
+    last = reduction(summed, machine)
+    return last if multiplied is None else looped(multiplied, machine).then(last)
 
 
 def _unknown(kernel: Kernel, rate: Rate, machine: GpuMachine) -> GpuWork:

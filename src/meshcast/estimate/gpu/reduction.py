@@ -14,6 +14,7 @@ value of what is about to be cast to fp8) is a pass over memory like others.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, output_elements
@@ -29,22 +30,40 @@ SCANNED = 16  # elements of a window of XLA's prefix sums
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
 
-def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
-    """A fusion with reductions in it."""
+Form = Literal["streaming", "columns", "normalisation", "scan", "picked"]
+
+
+def reduction_form(kernel: Kernel) -> Form:
+    """How a fusion with reductions runs: a pass over rows, steps down columns, a row a program, a scan, or a gather's sums."""
     shape = kernel.geometry
     if not isinstance(shape, Reduction) or not shape.dims:
-        return _streaming(kernel, machine)
+        return "streaming"
     elements = float(math.prod(shape.shape))
     reduced = float(math.prod(shape.shape[d] for d in shape.dims))
     if "gather" in kernel.flags:
-        return _pooled_gather(kernel, elements, machine)
+        return "picked"
     if _is_scan(kernel):
-        return _scan(kernel, shape, elements, machine)
+        return "scan"
     normalises = _normalises(kernel, elements) and "aside" not in kernel.flags
     if shape.reduces_minor and normalises and elements / reduced > 1:
+        return "normalisation"
+    return "streaming" if shape.reduces_minor else "columns"
+
+
+def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
+    """A fusion with reductions in it."""
+    shape, form = kernel.geometry, reduction_form(kernel)
+    if form == "streaming" or not isinstance(shape, Reduction):
+        return _streaming(kernel, machine)
+    elements = float(math.prod(shape.shape))
+    reduced = float(math.prod(shape.shape[d] for d in shape.dims))
+    if form == "picked":
+        return _pooled_gather(kernel, elements, machine)
+    if form == "scan":
+        return _scan(kernel, shape, elements, machine)
+    if form == "normalisation":
         return _normalisation(kernel, elements, elements / reduced, machine)
-    time = _streaming(kernel, machine)
-    return time if shape.reduces_minor else _columns(time, shape, reduced, machine)
+    return _columns(_streaming(kernel, machine), shape, reduced, machine)
 
 
 def _normalises(kernel: Kernel, elements: float) -> bool:
@@ -62,12 +81,26 @@ def _start(machine: GpuMachine) -> float:
     return machine.launch + machine.parameters.reduction_cycles / machine.clock
 
 
-def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+def reduction_instructions(kernel: Kernel, machine: GpuMachine) -> float:
+    """Thread instructions of a reduction: its arithmetic's, and a load and its address for each element of narrow rows."""
     issued = instructions(kernel, machine, machine.parameters.reduction_instructions)
     shape = kernel.geometry
     if isinstance(shape, Reduction) and 0 < math.prod(shape.shape[d] for d in shape.dims) <= NARROW and shape.dims:
         issued += math.prod(shape.shape) * _loaded(kernel) * machine.parameters.step_instructions
+    return issued
+
+
+def normalisation_instructions(kernel: Kernel, elements: float, rows: float, machine: GpuMachine) -> float:
+    """Thread instructions of a fused normalisation: a program's start counts as so many elements of its row."""
+    p = machine.parameters
+    per_element = (kernel.vector_flops + kernel.transcendentals) / elements
+    start = p.row_start * min(1.0, elements / rows / PROGRAM)
+    return (elements + rows * start) * per_element * p.row_instructions
+
+
+def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+    issued = reduction_instructions(kernel, machine)
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
     return GpuWork(
@@ -123,11 +156,8 @@ def _columns(base: GpuWork, shape: Reduction, reduced: float, machine: GpuMachin
 
 
 def _normalisation(kernel: Kernel, elements: float, rows: float, machine: GpuMachine) -> GpuWork:
-    p = machine.parameters
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    per_element = (kernel.vector_flops + kernel.transcendentals) / elements
-    start = p.row_start * min(1.0, elements / rows / PROGRAM)
-    issued = (elements + rows * start) * per_element * p.row_instructions
+    issued = normalisation_instructions(kernel, elements, rows, machine)
     compute = issued / machine.instruction_rate
     time = _start(machine) + machine.overlapped(moved.seconds, compute)
     return GpuWork(

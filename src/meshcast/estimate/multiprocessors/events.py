@@ -1,0 +1,284 @@
+"""The event simulator: blocks on SMs, each resource shared by those who ask for it at the time.
+
+An SM holds up to `resident` blocks. A block waits for its SM's launch unit, goes through its phases and makes room for
+the next one of the grid, which is handed to the first SM with room. Within a phase a block proceeds at `x` phases a cycle:
+
+    x <= 1 / least                       alone
+    sum of x tensor (shared, issue) <= 1          over the blocks of one SM
+    sum of x cached <= 64 bytes                   over the blocks of one SM
+    sum of x cached <= L2's bytes a cycle         over all SMs
+    sum of x dram   <= the memory's bytes a cycle over all SMs
+
+Who asks for a unit of its SM that is asked for too much is slowed by the same factor as the others there. Of L2 and memory each
+has the same share, as their requests take turns, and who asks for less leaves the rest to the others (max-min fair). Rates
+change only when a block starts, ends a phase or leaves: these are the events. Waves, tails and what overlaps between blocks of an
+SM come out of them; nothing here knows of either.
+
+SMs whose blocks are at the same place are one class and simulated once; where the grid runs out in the middle of a class it
+is split. Where blocks are small an SM's residents are put together in bundles that start together (`BUNDLES` of them are left to
+overlap each other). Once the waves of blocks of a kind take equally long, all but the last of them are skipped, at that pace.
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.estimate.multiprocessors.chip import Chip
+from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase, Played, scaled
+
+BUNDLES = 4  # of blocks on an SM that are followed apart
+STEADY = 0.003  # relative difference between the paces of two waves from which on they count as equal
+KEPT_WAVES = 2  # that are played after a skip
+_TINY = 1e-9
+
+
+class _Resident:
+    """A bundle of blocks on an SM: the phases that it still has to go through, and how far it is in the first of them."""
+
+    __slots__ = ("kind", "left", "phases", "place", "rate", "ready")
+
+    def __init__(self, phases: tuple[Phase, ...], ready: float, kind: int) -> None:
+        self.phases, self.ready, self.kind = phases, ready, kind
+        self.place, self.left, self.rate = 0, 1.0, 0.0
+
+    def copy(self) -> _Resident:
+        twin = _Resident(self.phases, self.ready, self.kind)
+        twin.place, twin.left, twin.rate = self.place, self.left, self.rate
+        return twin
+
+
+class _SmClass:
+    """SMs that are at the same place, and what each of them holds."""
+
+    __slots__ = ("free_at", "residents", "sms", "started")
+
+    def __init__(self, sms: int) -> None:
+        self.sms, self.residents, self.free_at, self.started = sms, list[_Resident](), 0.0, 0
+
+    def split(self, sms: int) -> _SmClass:
+        """Takes `sms` of the SMs out, into a class of their own."""
+        twin = _SmClass(sms)
+        twin.residents = [each.copy() for each in self.residents]
+        twin.free_at, twin.started = self.free_at, self.started
+        self.sms -= sms
+        return twin
+
+
+class _Queue:
+    """Bundles that are still to be handed out, in order."""
+
+    def __init__(self, launch: BlockGrid, bundle: int) -> None:
+        self._kinds = [(math.ceil(count / bundle), scaled(phases, bundle)) for count, phases in launch.blocks if count]
+        self._left = [count for count, _ in self._kinds]
+        self.kind = 0
+
+    @property
+    def left(self) -> int:
+        """Bundles of the kind that is handed out now; 0 where there are none of any kind."""
+        while self.kind < len(self._left) and not self._left[self.kind]:
+            self.kind += 1
+        return self._left[self.kind] if self.kind < len(self._left) else 0
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Of a bundle of the kind that is handed out now."""
+        return self._kinds[self.kind][1]
+
+    def take(self, count: int) -> tuple[Phase, ...]:
+        self._left[self.kind] -= count
+        return self.phases
+
+    def skip(self, count: int) -> None:
+        self._left[self.kind] -= count
+
+
+def _work(phase: Phase) -> tuple[float, float, float, float]:
+    """What a phase uses, in the order in which it is added up."""
+    return phase.tensor, phase.issue, phase.cached, phase.dram
+
+
+class _Play:
+    """One launch on its way through the SMs."""
+
+    def __init__(self, launch: BlockGrid, chip: Chip) -> None:
+        total = sum(count for count, _ in launch.blocks)
+        held = max(1, min(launch.resident, math.ceil(total / chip.sms)))
+        bundle = max(1, held // BUNDLES)
+        self.slots = max(1, held // bundle)
+        self.chip, self.launch, self.start = chip, launch, launch.start * bundle
+        self.first = scaled(launch.first, bundle)
+        self.grid = _Queue(launch, bundle)
+        self.classes = [_SmClass(chip.sms)]
+        self.now, self.events = 0.0, 0
+        self.tensor = self.issue = self.cached = self.dram = 0.0
+        self.marks: list[tuple[float, int, float, float, float, float]] = []  # of waves: when, kind, and what was used
+
+    def run(self) -> Played:
+        """Plays the launch to its end."""
+        for _ in range(self.slots):  # breadth first, as the hardware hands blocks out
+            for alike in list(self.classes):
+                self._hand_out(alike)
+        while self._step():
+            pass
+        count = self.chip.sms
+        return Played(
+            cycles=self.now, tensor=self.tensor / count, issue=self.issue / count, cached=self.cached, dram=self.dram,
+            events=self.events, waves=self.classes[0].started / self.slots,
+        )  # fmt: skip
+
+    def _hand_out(self, sms: _SmClass) -> None:
+        """A bundle for each SM of a class, as far as there are any; the class is split where there are not enough."""
+        left = self.grid.left
+        if not left:
+            return
+        rest = None
+        if left < sms.sms:
+            rest = sms.split(sms.sms - left)
+            self.classes.append(rest)
+        kind = self.grid.kind
+        phases = self.grid.take(sms.sms)
+        if not sms.started or sms.started < self.slots:
+            phases = (*self.first, *phases)
+        ready = max(self.now, sms.free_at) + self.start
+        sms.free_at = ready
+        sms.started += 1
+        sms.residents.append(_Resident(phases, ready, kind))
+        if sms is self.classes[0] and sms.started > self.slots and sms.started % self.slots == 0:
+            self._mark(kind)
+        if rest is not None:
+            self._hand_out(rest)  # of the next kind, if there is one
+
+    def _mark(self, kind: int) -> None:
+        """Notes the begin of a wave, and skips waves that would be like the last ones."""
+        self.marks.append((self.now, kind, self.tensor, self.issue, self.cached, self.dram))
+        if len(self.marks) < 3 or any(mark[1] != kind for mark in self.marks[-3:]):
+            return
+        before, last, now = self.marks[-3:]
+        pace = now[0] - last[0]
+        if abs(pace - (last[0] - before[0])) > STEADY * pace:
+            return
+        wave = self.slots * self.chip.sms
+        waves = self.grid.left // wave - KEPT_WAVES
+        if waves <= 0:
+            return
+        # Between two marks as many blocks started as a wave has, but not just their work was done: the pace is that of work.
+        whole = [wave * sum(work) for work in zip(*map(_work, self.grid.phases), strict=True)]
+        done = [(new - old) / 2 for new, old in zip(now[2:], before[2:], strict=True)]
+        ratios = [part / all_of_it for part, all_of_it in zip(done, whole, strict=True) if all_of_it]
+        ahead = min(ratios, default=1.0)
+        self.grid.skip(waves * wave)
+        for sms in self.classes:
+            sms.started += waves * self.slots
+        self._advance_clock(waves * (now[0] - before[0]) / 2 / ahead)
+        self.tensor, self.issue, self.cached, self.dram = (
+            value + waves * part for value, part in zip(now[2:], whole, strict=True)
+        )
+        self.marks.clear()
+
+    def _advance_clock(self, cycles: float) -> None:
+        before = self.now
+        self.now += cycles
+        for sms in self.classes:
+            sms.free_at += cycles
+            for each in sms.residents:
+                if each.ready > before:  # not yet started: it waits for as long as it would have
+                    each.ready += cycles
+
+    def _step(self) -> bool:
+        """On to the next event; False where there is none."""
+        self._share()
+        now, soonest = self.now, math.inf
+        for sms in self.classes:
+            for each in sms.residents:
+                at = each.ready - now if each.ready > now else each.left / each.rate
+                soonest = min(soonest, at)
+        if soonest == math.inf:
+            return False
+        self.events += 1
+        self._use(soonest)
+        self.now = now + soonest
+        for sms in list(self.classes):
+            ended = 0
+            for each in sms.residents:
+                if each.ready > now:
+                    continue  # was still to start
+                each.left -= each.rate * soonest
+                if each.left <= _TINY:
+                    each.place, each.left = each.place + 1, 1.0
+                    ended += each.place == len(each.phases)
+            if ended:
+                sms.residents = [each for each in sms.residents if each.place < len(each.phases)]
+                for _ in range(ended):
+                    self._hand_out(sms)
+        return True
+
+    def _use(self, cycles: float) -> None:
+        """Adds up what is used until the next event."""
+        now = self.now
+        for sms in self.classes:
+            for each in sms.residents:
+                if each.ready <= now:
+                    phase, done = each.phases[each.place], each.rate * cycles * sms.sms
+                    self.tensor += phase.tensor * done
+                    self.issue += phase.issue * done
+                    self.cached += phase.cached * done
+                    self.dram += phase.dram * done
+
+    def _share(self) -> None:
+        """Rates of all blocks that run: alone, then as far as their SM allows, then L2 and memory."""
+        now, port, cached = self.now, self.chip.port_bytes, 0.0
+        users: list[tuple[int, _Resident, Phase]] = []
+        for sms in self.classes:
+            running = [each for each in sms.residents if each.ready <= now]
+            tensor = shared = issue = moved = 0.0
+            for each in running:
+                phase = each.phases[each.place]
+                alone = max(phase.least, phase.tensor, phase.shared, phase.issue, phase.cached / port, _TINY)
+                each.rate = rate = 1 / alone
+                tensor += phase.tensor * rate
+                shared += phase.shared * rate
+                issue += phase.issue * rate
+                moved += phase.cached * rate
+            crowded = tensor > 1 or shared > 1 or issue > 1 or moved > port
+            for each in running:
+                phase = each.phases[each.place]
+                if crowded:
+                    each.rate /= max(
+                        1.0,
+                        tensor if phase.tensor else 0.0,
+                        shared if phase.shared else 0.0,
+                        issue if phase.issue else 0.0,
+                        moved / port if phase.cached else 0.0,
+                    )
+                if phase.cached or phase.dram:
+                    users.append((sms.sms, each, phase))
+                    cached += phase.cached * each.rate * sms.sms
+        if cached > self.chip.cache_bytes:
+            _fill([(sms, each, phase.cached) for sms, each, phase in users if phase.cached], self.chip.cache_bytes)
+        dram = sum(sms * each.rate * phase.dram for sms, each, phase in users)
+        if dram > self.chip.memory_bytes:
+            _fill([(sms, each, phase.dram) for sms, each, phase in users if phase.dram], self.chip.memory_bytes)
+
+
+def _fill(users: list[tuple[int, _Resident, float]], capacity: float) -> None:
+    """Slows those who ask for more than their share of a capacity down to it: the same for each, as requests take turns.
+
+    Args:
+        users: (how many alike, one of them, what a phase of it asks for).
+        capacity: For all of them, a cycle.
+    """
+    users.sort(key=lambda user: user[1].rate * user[2])
+    left, count = capacity, sum(alike for alike, _, _ in users)
+    for alike, each, asked in users:
+        share = left / count
+        wanted = each.rate * asked
+        if wanted > share:
+            each.rate *= share / wanted
+            wanted = share
+        left -= wanted * alike
+        count -= alike
+
+
+def play(launch: BlockGrid, chip: Chip) -> Played:
+    """A launch on a GPU with nothing else on it."""
+    return _Play(launch, chip).run()

@@ -1,0 +1,55 @@
+"""Products as XLA:GPU runs them, on the simulator: tiles, loops, sums with vectors, and 1-byte operands turned round first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from meshcast.estimate.gpu.clocks import matrix_joules
+from meshcast.estimate.gpu.gemm import elemental_demand, gemm_product, is_elemental, summed_product
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.tiles import TiledProduct
+from meshcast.estimate.multiprocessors.chip import Chip
+from meshcast.estimate.multiprocessors.products import TileJob, product
+from meshcast.estimate.multiprocessors.reductions import reduction
+from meshcast.estimate.multiprocessors.streaming import loop, transposed
+from meshcast.estimate.rates import matrix_rate
+from meshcast.lower import Kernel, is_summed
+from meshcast.workload import Gemm, element_bytes
+
+
+def gemm(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
+    """A matrix product with everything XLA launches for it."""
+    shape = kernel.geometry
+    assert isinstance(shape, Gemm)  # see `GpuSimulated.supports`
+    if is_summed(shape):
+        multiplied, summed = summed_product(kernel, shape, machine)
+        last = reduction(summed, chip, machine)
+        return last if multiplied is None else loop(multiplied, chip, machine).then(last)
+    if shape.groups == 1 and is_elemental(shape):
+        return loop(elemental_demand(kernel, shape, machine), chip, machine)
+    tiled = gemm_product(kernel, machine)
+    assert tiled is not None  # no loop, no sum
+    work = _turned(tiled, shape, chip, machine) if _is_turned(shape) else product(TileJob(product=tiled), chip, machine)
+    rate = matrix_rate(kernel, machine.device)
+    return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
+
+
+def _is_turned(shape: Gemm) -> bool:
+    """Whether 1-byte operands do not lie along K, as tensor cores want them."""
+    along = shape.rhs_contracting_minor and shape.lhs_contracting_minor
+    return element_bytes(shape.lhs_dtype) <= 1 and not along
+
+
+def _turned(tiled: TiledProduct, shape: Gemm, chip: Chip, machine: GpuMachine) -> GpuWork:
+    """A product of 1-byte operands: transposed first, or taken element by element at a small share of the rate."""
+    slow = replace(tiled, peak=tiled.peak * machine.parameters.byte_direct)
+    work = GpuWork(time=0.0)
+    sides = (
+        (shape.lhs_contracting_minor, tiled.batch * tiled.m * tiled.k),
+        (shape.rhs_contracting_minor, tiled.batch * tiled.k * tiled.n),
+    )
+    for along, elements in sides:
+        if not along:
+            work = work.then(transposed(elements, tiled.width, chip, machine))
+    work = work.then(product(TileJob(product=tiled), chip, machine))
+    return min(work, product(TileJob(product=slow), chip, machine), key=lambda each: each.time)

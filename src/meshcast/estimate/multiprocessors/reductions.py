@@ -1,0 +1,99 @@
+"""Reductions: a block for a row or several short ones, 32 x 32 threads down columns, a program a row for normalisations.
+
+A thread has `loads_ahead` loads under way; a block goes over its share in as many rounds of a load's latency as it takes, its
+warps exchange their sums, and it stores. A column's block takes 32 rows a step. Sums of a whole array, and long rows or
+columns, come as two kernels from the lowering (`lower.reductions`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.reduction import (
+    TILE,
+    normalisation_instructions,
+    reduction_form,
+    reduction_instructions,
+)
+from meshcast.estimate.multiprocessors.cache import misses
+from meshcast.estimate.multiprocessors.chip import Chip
+from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase
+from meshcast.estimate.multiprocessors.work import played
+from meshcast.lower import Kernel, short_name
+from meshcast.workload import Reduction
+
+ROW_THREADS = 256  # of a block that goes over rows
+LOADED = 16  # bytes of a thread's load
+ROW_BYTES = 8192  # of rows that a block goes over at least
+MOST_THREADS = 1024
+
+
+def reduction(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
+    """A fusion with reductions in it."""
+    shape, form = kernel.geometry, reduction_form(kernel)
+    if form == "streaming" or not isinstance(shape, Reduction):
+        return _rows(kernel, chip, machine)
+    elements = math.prod(shape.shape)
+    reduced = math.prod(shape.shape[d] for d in shape.dims)
+    if form == "columns":
+        return _columns(kernel, elements // reduced, reduced, chip, machine)
+    return _normalised(kernel, elements, elements // reduced, chip, machine)
+
+
+def _rows(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
+    """Rows that are summed, or any pass with sums beside it."""
+    shape, read = kernel.geometry, float(kernel.read_bytes)
+    rows = 1.0
+    if isinstance(shape, Reduction) and shape.dims:
+        rows = math.prod(shape.shape) / max(1, math.prod(shape.shape[d] for d in shape.dims))
+    count = max(1, math.ceil(min(rows, (read + kernel.written_bytes) / ROW_BYTES)))
+    return _passed(kernel, count, ROW_THREADS, LOADED, reduction_instructions(kernel, machine), chip)
+
+
+def _columns(kernel: Kernel, kept: int, reduced: int, chip: Chip, machine: GpuMachine) -> GpuWork:
+    """Columns: 32 of them and 32 rows at a time, an element a thread."""
+    count = max(1, math.ceil(kept / TILE))
+    width = max(1.0, kernel.read_bytes / max(1, kept * reduced))
+    return _passed(kernel, count, TILE * TILE, width, reduction_instructions(kernel, machine), chip)
+
+
+def _normalised(kernel: Kernel, elements: int, rows: int, chip: Chip, machine: GpuMachine) -> GpuWork:
+    """Rows that are summed and written again: a program a row, short rows together."""
+    issued = normalisation_instructions(kernel, elements, rows, machine)
+    row_bytes = (kernel.read_bytes + kernel.written_bytes) / rows
+    together = max(1, int(ROW_BYTES // max(1.0, row_bytes)))
+    count = max(1, math.ceil(rows / together))
+    threads = min(MOST_THREADS, max(128, 1 << math.ceil(math.log2(max(1.0, elements / rows / 8)))))
+    return _passed(kernel, count, threads, LOADED, issued, chip)
+
+
+def _passed(kernel: Kernel, count: int, threads: int, width: float, issued: float, chip: Chip) -> GpuWork:
+    """Blocks that load their share in rounds, compute beside it, exchange sums and store.
+
+    Args:
+        kernel: What runs.
+        count: Blocks.
+        threads: Of a block.
+        width: Bytes of a thread's load.
+        issued: Thread instructions in all.
+        chip: The GPU.
+    """
+    read, written, p = kernel.read_bytes, kernel.written_bytes, chip.parameters
+    missed = misses(read, written, chip, kernel.recency)
+    rounds = max(1.0, read / count / (threads * width * p.loads_ahead))
+    load = Phase(
+        least=rounds * chip.load_cycles(missed.read),
+        issue=issued / count / chip.lanes,
+        cached=read / count,
+        dram=chip.dram_bytes(read * missed.read / count, 0),
+    )
+    exchanges = max(1, sum(short_name(name) == "reduce" for name in kernel.ops))
+    exchange = Phase(least=exchanges * p.exchange_cycles)
+    store = Phase(cached=written / count, dram=chip.dram_bytes(0, written * missed.written / count))
+    launch = BlockGrid(
+        blocks=((count, (load, exchange, store)),),
+        resident=max(1, chip.core.threads // threads),
+        start=p.start_cycles,
+    )
+    return played(launch, chip, moved=read * missed.read + written * missed.written, instructions=issued)

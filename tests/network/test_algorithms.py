@@ -117,6 +117,21 @@ def test_trees_of_many_hosts_reach_less_than_rings_and_least_with_middle_sizes()
     assert small.stages[-1].latency_s == pytest.approx(4 * 8e-6 + max(wire, 2 * math.sqrt(4 * 1e-6 * wire)))
 
 
+def test_trees_of_every_member_among_hosts_of_one_each() -> None:
+    """64 hosts: 6 partners at 8 us / 3.5, 2.8 us for each member, and three quarters of 8 GB/s; chunks through 6 steps."""
+    size = 2**20
+    found = plan("all_gather", size, 64, TWO, stride=8, algorithm="pat")
+    wire = 63 / 64 * size / (0.75 * 8e9)
+    assert found.bandwidth_s == pytest.approx(wire)
+    assert found.latency_s == pytest.approx(8e-6 + 6 * 8e-6 / 3.5 + 64 * 2.8e-6 + 2 * math.sqrt(6 * 1e-6 * wire))
+    assert plan("all_gather", size, 64, TWO, stride=8).algorithm == "pat"
+    assert plan("reduce_scatter", 1e12, 64, TWO, stride=8).algorithm == "ring"
+    with pytest.raises(UsageError, match="does not apply"):  # two of each host
+        plan("all_gather", size, 64, TWO, stride=4, algorithm="pat")
+    with pytest.raises(UsageError, match="does not apply"):
+        plan("all_reduce", size, 64, TWO, stride=8, algorithm="pat")
+
+
 def test_two_trees_send_the_buffer_once_between_two_hosts_and_twice_between_more() -> None:
     two, three, four = (
         plan("all_reduce", S, n, TWO, algorithm="tree", protocol="Simple").stages[-1] for n in (16, 24, 32)

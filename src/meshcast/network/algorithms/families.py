@@ -1,8 +1,8 @@
 """The names of algorithms, and which of them the libraries choose from.
 
-NCCL (and RCCL, which follows it) has rings, double trees, trees of every member (PAT), and switches that add inside a node, alone
-or joined by trees; SHARP across nodes must be switched on (NCCL_COLLNET_ENABLE). XLA on TPUs has rings, laid along the dimensions of
-a torus where these close, and gathers small inputs in one shot. The textbook takes whatever is fastest.
+NCCL (and RCCL, which follows it) has rings, double trees, trees of every member (PAT), and switches that add inside a node,
+alone or joined by trees; SHARP across nodes must be switched on (NCCL_COLLNET_ENABLE). XLA on TPUs has rings, laid along the
+dimensions of a torus where these close, and gathers small inputs in one shot. The textbook takes whatever is fastest.
 """
 
 from __future__ import annotations

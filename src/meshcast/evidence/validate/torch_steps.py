@@ -190,9 +190,10 @@ def judge_torch(run: TorchRun, options: Options) -> TorchRow:
 
 
 def _busy_us(found: Prediction) -> float:
-    """Microseconds in which kernels run."""
+    """Microseconds in which kernels run, with what it takes each to begin and to end: a profiler counts that as the kernel's."""
     assert found.timed is not None
-    return (found.timed.breakdown.compute + found.timed.breakdown.memory) * 1e6
+    spent = found.timed.breakdown
+    return (spent.compute + spent.memory + spent.overhead) * 1e6
 
 
 def torch_grids(summary: TorchSummary) -> list[TextTable]:

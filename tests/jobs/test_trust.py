@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,8 @@ from meshcast.jobs import resolve as resolving
 from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline import job as pipeline_job
 from meshcast.jobs.program import run
-from meshcast.jobs.trust import grown, widenings, with_trust
+from meshcast.jobs.run_widths import grown, interval_of_many, trust_data, width_of_many
+from meshcast.jobs.trust import widenings, with_trust
 from meshcast.options.fidelities import common_fidelity
 from meshcast.programs.program import Program
 
@@ -52,7 +54,7 @@ def test_every_prediction_says_how_its_device_was_checked(product: Program, devi
     prediction = predict(product, on=device)
     trust = prediction.to_json()["trust"]
     assert trust["checked"] == how
-    assert trust["widened"] == list(widenings()[prediction.trust.checked]["one"])  # type: ignore[union-attr]
+    assert trust["widened"] == list(widenings()[prediction.trust.checked])  # type: ignore[union-attr]
     assert bool(trust["against"]) is (how != "data-sheet")
     assert HOW_CHECKED_WORDS[prediction.trust.checked].split(",")[0] in str(prediction)  # type: ignore[union-attr]
 
@@ -66,11 +68,8 @@ def test_a_file_of_ones_own_is_a_data_sheet(product: Program, tmp_path: Path) ->
 def test_less_checked_is_never_narrower() -> None:
     found = [widenings()[how] for how in HOW_CHECKED_WORDS]
     for better, worse in itertools.pairwise(found):
-        for size in ("one", "many"):
-            assert all(a <= b for a, b in zip(better[size], worse[size], strict=True))
-        assert (
-            min(better["one"]) >= 1
-        )  # many kernels' ends, added up, are wider than steps need: factors below 1 narrow them
+        assert all(a <= b for a, b in zip(better, worse, strict=True))
+        assert min(better) >= 1
 
 
 def test_intervals_widen_by_class_and_light_is_never_beaten(product: Program) -> None:
@@ -82,7 +81,7 @@ def test_intervals_widen_by_class_and_light_is_never_beaten(product: Program) ->
         unchecked = replace(cluster, device=replace(cluster.device, checked=load_device("mi300x").checked))
         wider = with_trust(prediction, unchecked, options).interval_s
         assert wider is not None
-        low, high = widenings()["data-sheet"]["one"]
+        low, high = widenings()["data-sheet"]
         low = 1.0 if fidelity == "roofline" else low
         assert wider == pytest.approx((prediction.interval_s[0] / low, prediction.interval_s[1] * high))
 
@@ -108,24 +107,34 @@ def test_trust_and_what_is_asked_are_worked_out_once(plan: str | None, monkeypat
     assert prediction.trust is not None
 
 
-def test_clusters_that_nobody_published_runs_of_are_as_wide_as_data_sheets() -> None:
-    options = Options(on="l40s", plan="fsdp=8", settings={"layers": "1", "batch": "8", "seq": "256"}, levers=False)
-    prediction = predict("llama3-tiny", options)
-    assert prediction.trust is not None
-    assert prediction.trust.checked == "kernels"
-    low, high = widenings()["data-sheet"]["many"]
-    assert prediction.trust.widened == (low, pytest.approx(high * grown(8)))
+def test_steps_of_many_are_as_wide_as_what_was_seen_is_far() -> None:
+    """A width of its own for software and for hardware that nobody published runs of, added up as independent errors are."""
+    known, seen, unseen = trust_data()["many"], load_device("h100-sxm"), load_device("l40s")
+    usual = math.exp(known["width"])
+    assert width_of_many(seen, "nemo") == width_of_many(seen, None) == pytest.approx(known["width"])
+    assert width_of_many(seen, "mine.toml") == pytest.approx(math.hypot(known["width"], known["stack"]))
+    far = math.hypot(known["width"], known["stack"], known["hardware"])
+    assert width_of_many(unseen, "mine.toml") == pytest.approx(far)
+    # Kernels as sure as those of runs do not count; twice as unsure ones count twice. The slowest of many is waited for.
+    below, above = known["usual"]["gpu"]
+    sure = interval_of_many(2.0, (1.99, 2.01), seen, "nemo", 8)
+    assert sure == pytest.approx((2.0 / usual, 2.0 * usual * grown(8)))
+    ends = 2.0 * math.exp(-2 * below), 2.0 * math.exp(2 * above)
+    assert interval_of_many(2.0, ends, seen, "nemo", 8) == pytest.approx((2.0 / usual**2, 2.0 * usual**2 * grown(8)))
 
 
-@pytest.mark.parametrize("on", ["dgx-h100", "tpu-v5e"])
-def test_narrowed_intervals_hold_the_step(on: str) -> None:
+@pytest.mark.parametrize("on", ["dgx-h100", "l40s", "tpu-v5e"])
+def test_intervals_of_many_say_what_became_of_kernels_ends(on: str) -> None:
     options = Options(on=on, plan="fsdp=4", settings={"layers": "1", "batch": "8", "seq": "256"}, levers=False)
     prediction = predict("llama3-tiny", options)
-    assert prediction.trust is not None
-    assert min(prediction.trust.widened) < 1
     assert prediction.interval_s is not None
     assert prediction.step_time_s is not None
-    assert prediction.interval_s[0] <= prediction.step_time_s <= prediction.interval_s[1]
+    low, high = prediction.interval_s
+    assert low < prediction.step_time_s < high
+    before = untold(prediction).interval_s
+    assert before is not None
+    known = interval_of_many(prediction.step_time_s, before, resolve(on).device, None, 4)
+    assert prediction.interval_s == pytest.approx(known)
 
 
 def test_intervals_grow_with_the_devices_that_wait_for_each_other() -> None:

@@ -77,6 +77,61 @@ def test_a_ring_through_two_nodes() -> None:
     assert outside.bandwidth_s == pytest.approx(1.875 * S / 8 / 8e9)
 
 
+def test_steps_of_a_ring_across_hosts_are_posted_and_have_a_plateau() -> None:
+    """Inside, 28 steps of 1 + 3 us; each takes three posts at least, and all of them twice where rings have a plateau."""
+    plain = plan("all_reduce", S, 16, TWO, algorithm="ring", protocol="Simple")
+    assert plain.stages[0].alpha_s == pytest.approx(4e-6)
+    busy = replace(OUTSIDE, link=replace(OUTSIDE.link, post_s=2e-6))
+    posted = plan("all_reduce", S, 16, cluster(INSIDE, busy), algorithm="ring", protocol="Simple")
+    assert posted.stages[0].alpha_s == pytest.approx(3 * 2e-6)
+    flat = replace(INSIDE, link=replace(LIBRARY, ring_plateau=2.0))
+    twice = plan("all_reduce", S, 16, cluster(flat, OUTSIDE), algorithm="ring", protocol="Simple")
+    assert twice.stages[0].alpha_s == pytest.approx(2 * 4e-6)
+    inside = plan("all_reduce", S, 8, cluster(flat, OUTSIDE), algorithm="ring", protocol="Simple")
+    gathered = plan("all_gather", S, 16, cluster(flat, OUTSIDE), algorithm="ring", protocol="Simple")
+    assert gathered.stages[0].alpha_s == pytest.approx(4e-6)
+    assert inside.latency_s == pytest.approx(
+        plan("all_reduce", S, 8, TWO, algorithm="ring", protocol="Simple").latency_s
+    )
+
+
+def test_low_latency_through_hosts_is_bound_by_their_memory() -> None:
+    """39 GB/s for two hosts and 20.4 for more, of which each of 8 cards carries an eighth."""
+    fast = cluster(
+        replace(INSIDE, link=replace(LIBRARY, protocols=(LinkProtocol(name="LL"),))),
+        replace(OUTSIDE, link=replace(OUTSIDE.link, protocols=(LinkProtocol(name="LL"),)), link_bandwidth=100e9),
+    )
+    two, four = (plan("all_gather", S, n, fast, algorithm="ring", protocol="LL") for n in (16, 32))
+    assert [stage.rate for stage in two.stages] == [pytest.approx(39e9), pytest.approx(39e9 / 8)]
+    assert [stage.rate for stage in four.stages] == [pytest.approx(20.4e9), pytest.approx(20.4e9 / 8)]
+
+
+def test_trees_of_many_hosts_reach_less_than_rings_and_least_with_middle_sizes() -> None:
+    """92 % of 85 % of 8 GB/s; a MiB takes twice its time on the wire, a GiB no more than its chunks."""
+    few, many = (plan("all_reduce", S, n, TWO, algorithm="tree", protocol="Simple").stages[-1] for n in (24, 32))
+    assert few.rate == pytest.approx(8e9)
+    assert many.rate == pytest.approx(8e9 * 0.92 * 0.85)
+    wire = 2 * 2**20 / 8 / many.rate
+    small = plan("all_reduce", 2**20, 32, TWO, algorithm="tree", protocol="Simple")
+    assert small.stages[-1].bandwidth_s == pytest.approx(wire)
+    assert small.stages[-1].latency_s == pytest.approx(4 * 8e-6 + max(wire, 2 * math.sqrt(4 * 1e-6 * wire)))
+
+
+def test_trees_of_every_member_among_hosts_of_one_each() -> None:
+    """64 hosts: 6 partners at 8 us / 3.5, 2.8 us for each member, and three quarters of 8 GB/s; chunks through 6 steps."""
+    size = 2**20
+    found = plan("all_gather", size, 64, TWO, stride=8, algorithm="pat")
+    wire = 63 / 64 * size / (0.75 * 8e9)
+    assert found.bandwidth_s == pytest.approx(wire)
+    assert found.latency_s == pytest.approx(8e-6 + 6 * 8e-6 / 3.5 + 64 * 2.8e-6 + 2 * math.sqrt(6 * 1e-6 * wire))
+    assert plan("all_gather", size, 64, TWO, stride=8).algorithm == "pat"
+    assert plan("reduce_scatter", 1e12, 64, TWO, stride=8).algorithm == "ring"
+    with pytest.raises(UsageError, match="does not apply"):  # two of each host
+        plan("all_gather", size, 64, TWO, stride=4, algorithm="pat")
+    with pytest.raises(UsageError, match="does not apply"):
+        plan("all_reduce", size, 64, TWO, stride=8, algorithm="pat")
+
+
 def test_two_trees_send_the_buffer_once_between_two_hosts_and_twice_between_more() -> None:
     two, three, four = (
         plan("all_reduce", S, n, TWO, algorithm="tree", protocol="Simple").stages[-1] for n in (16, 24, 32)
@@ -185,7 +240,21 @@ def test_rings_along_both_dimensions_of_a_torus() -> None:
     assert found.latency_s == pytest.approx(30e-6)
     assert found.bandwidth_s == pytest.approx(255 / 256 * S / 200e9)
     shared = replace(TORUS, link=LinkTechnology(name="ici", title="ici", library="xla-tpu", share=0.9, rings_share=0.5))
-    assert plan("all_gather", S, 256, cluster(shared)).bandwidth_s == pytest.approx(255 / 256 * S / (200e9 * 0.45))
+    assert plan("all_gather", S, 256, cluster(shared)).bandwidth_s == pytest.approx(255 / 256 * S / (200e9 * 0.9))
+    reduce = plan("all_reduce", S, 256, cluster(shared), algorithm="torus-rings")
+    assert reduce.bandwidth_s == pytest.approx(2 * 255 / 256 * S / (200e9 * 0.45))
+
+
+def test_sums_take_what_is_left_of_an_all_reduce_after_gathering() -> None:
+    """At 80 % both phases take 2 / 0.8 = 2.5 times a gather, so the sums 1.5 times."""
+    link = LinkTechnology(name="ici", title="ici", library="xla-tpu", rings_share=0.8)
+    torus = cluster(replace(TORUS, link=link))
+    both, sums, gather = (
+        plan(kind, S, 256, torus, algorithm="torus-rings").bandwidth_s
+        for kind in ("all_reduce", "reduce_scatter", "all_gather")
+    )
+    assert sums == pytest.approx(1.5 * gather)
+    assert both == pytest.approx(sums + gather)
     with pytest.raises(UsageError, match="possible"):
         plan("all_gather", S, 8, cluster(TORUS), algorithm="torus-rings")
 

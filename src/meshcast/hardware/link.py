@@ -54,6 +54,7 @@ class LinkTechnology:
         in_network_channels: Channels in which a head hands on chunks then.
         in_network_chunk: Bytes of such a chunk; 0: as small as one likes.
         variation: Standard deviation of the steps of the parts that it joins, as a share: all wait for the slowest.
+        ring_plateau: How many times its steps' latency an all-reduce on a ring across hosts takes, as the library reckons.
         rings_share: Of `share`, what rings along several dimensions of a torus reach when they run at once.
     """
 
@@ -73,6 +74,7 @@ class LinkTechnology:
     in_network_channels: int = 1
     in_network_chunk: float = 0.0
     variation: float = 0.0
+    ring_plateau: float = 1.0
     rings_share: float = 1.0
     aliases: tuple[str, ...] = ()
     notes: str = ""

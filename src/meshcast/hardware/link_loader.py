@@ -47,6 +47,7 @@ def link(doc: Document) -> LinkTechnology:
         in_network_channels=file.count("in_network_channels", default=1),
         in_network_chunk=file.optional("in_network_chunk", of=Dimension.BYTES) or 0.0,
         variation=file.optional("variation", of=Dimension.SHARE) or 0.0,
+        ring_plateau=file.optional("ring_plateau", of=Dimension.SHARE) or 1.0,
         rings_share=1.0 if rings is None else rings,
         aliases=file.texts("aliases"),
         notes=file.text("notes", default=""),

@@ -1,29 +1,28 @@
 """How far a prediction is to be trusted: how its device was checked, an interval as wide as that asks for, and warnings of
 assumptions that decide it.
 
-An estimator's interval holds for what it was calibrated on. `interval = [low / a, high * b]` with `(a, b)` by class of device and
-by whether one or many run (`estimate/data/trust.toml`, with the measurements behind every factor).
+An estimator's interval holds for what it was calibrated on. On one device `interval = [low / a, high * b]` with `(a, b)` by class
+of device (`estimate/data/trust.toml`, with the measurements behind every factor); on many by the distance from runs that others
+published (`run_widths.py`).
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
-from typing import Any
 
 from meshcast.base import InputError
 from meshcast.estimate import CALIBRATED_DEVICE
 from meshcast.hardware import HOW_CHECKED_WORDS, Cluster, Device, HowChecked
+from meshcast.jobs.run_widths import grown, interval_of_many, trust_data
 from meshcast.lower import HOW_TO_INSTALL_GPU_COMPILER, found_gpu_compiler
 from meshcast.options import Options
 from meshcast.results import Prediction, Trust, UsualDistance
 
-SCHEMA = "meshcast.trust/1"
 DISTANCE_SCHEMA = "meshcast.lowering-distance/1"
 # An assumption decides a prediction where what it is about takes this share of the step, or of the memory.
 DECIDES = 0.1
@@ -34,33 +33,10 @@ Factors = tuple[float, float]
 
 
 @functools.cache
-def widenings() -> dict[HowChecked, dict[str, Factors]]:
-    """By class, for `one` device and for `many`: what lower ends are divided by, and upper ends multiplied by.
-
-    Raises:
-        InputError: The file that comes with the package is another one.
-    """
-    data = _file()
-    return {
-        how: {size: (float(low), float(high)) for size, (low, high) in data[how].items()} for how in HOW_CHECKED_WORDS
-    }
-
-
-@functools.cache
-def _file() -> dict[str, Any]:
-    data = tomllib.loads(resources.files("meshcast.estimate").joinpath("data/trust.toml").read_text(encoding="utf-8"))
-    if data.get("schema") != SCHEMA:
-        raise InputError(f"the file's schema is {data.get('schema')!r}, not {SCHEMA!r}", where="trust.toml")
-    return data
-
-
-def grown(devices: int) -> float:
-    """What upper ends are multiplied by because many devices wait for the slowest: more, the more there are.
-
-    Of n parts whose steps deviate by `growth` the slowest lies `growth sqrt(2 ln n)` behind. What is known of that is in the
-    step itself (`PowerLaw.slowest`, `Cluster.straggling`); as much again may come of hosts, storage and neighbours.
-    """
-    return 1.0 + float(_file()["scale"]["growth"]) * math.sqrt(2.0 * math.log(devices)) if devices > 1 else 1.0
+def widenings() -> dict[HowChecked, Factors]:
+    """By class, of one device: what lower ends are divided by, and upper ends multiplied by."""
+    data = trust_data()
+    return {how: (float(data[how]["one"][0]), float(data[how]["one"][1])) for how in HOW_CHECKED_WORDS}
 
 
 def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Prediction:
@@ -71,18 +47,17 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
     device, estimate = cluster.device, options.estimate
     own_profile = estimate.profile is not None and prediction.fidelity == "profiled"
     how: HowChecked = "measured" if own_profile else device.checked.how
-    if prediction.devices > 1:
-        low, high = _of_many(how, device)
-        high *= grown(prediction.devices)
-    else:
-        low, high = widenings()[how]["one"]
-    if prediction.fidelity == "roofline":  # nothing is faster than light, whoever checked
-        low = 1.0
+    low, high = widenings()[how] if prediction.devices == 1 else (1.0, grown(prediction.devices))
     timed = prediction.timed
-    if timed is not None:
-        # Factors below 1 narrow what kernels' ends add up to, and never beyond the step itself.
-        ends = min(timed.step_time_s, timed.interval_s[0] / low), max(timed.step_time_s, timed.interval_s[1] * high)
+    if timed is not None and prediction.devices > 1 and prediction.fidelity != "roofline":
+        stack = options.brought.stack if options.brought is not None else None
+        ends = interval_of_many(timed.step_time_s, timed.interval_s, device, stack, prediction.devices)
+        if min(*ends, timed.interval_s[1]) > 0:
+            low, high = timed.interval_s[0] / ends[0], ends[1] / timed.interval_s[1]
         timed = replace(timed, interval_s=ends)
+    elif timed is not None:
+        low = 1.0 if prediction.fidelity == "roofline" else low  # nothing is faster than light, whoever checked
+        timed = replace(timed, interval_s=(timed.interval_s[0] / low, timed.interval_s[1] * high))
     return replace(
         prediction,
         trust=Trust(
@@ -95,16 +70,6 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
         timed=timed,
         warnings=(*prediction.warnings, *_assumed(prediction, cluster)),
     )
-
-
-def _of_many(how: HowChecked, device: Device) -> Factors:
-    """The factors of many devices: of their class where runs of such clusters are published, of TPUs their own."""
-    if not device.checked.clusters:
-        return widenings()["data-sheet"]["many"]
-    if device.kind == "tpu":
-        low, high = _file()["tpu"]["many"]
-        return float(low), float(high)
-    return widenings()[how]["many"]
 
 
 @functools.cache

@@ -32,6 +32,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "collective_broadcast": "broadcast",
     "collective_reduce": "reduce",
 }
+# What devices pass on as it came, and what they add to before they do.
+_PASSED_ON, _ADDED_UP = ("all_gather", "collective_broadcast"), ("reduce_scatter", "collective_reduce")
 # How often the whole buffer goes around: reducing it and spreading the result are two ways.
 PHASES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_broadcast": 1, "collective_reduce": 1}
 
@@ -99,26 +101,37 @@ def protocol_of(level: NetworkLevel, name: str) -> LinkProtocol:
 @made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageWork:
-    """A stage, and the steps in which its chunks follow each other."""
+    """A stage, and the steps in which its chunks follow each other.
+
+    Attributes:
+        slack: What the library itself reckons that chunks cost at least, as a share of the time on the wire.
+    """
 
     stage: Stage
     chunk_s: float
     rounds: int
+    slack: float = 0.0
 
     @property
     def handing_over_s(self) -> float:
         """Seconds that chunks cost beside their bytes: `2 sqrt(s c x / r)`."""
-        return 2 * math.sqrt(self.rounds * self.chunk_s * self.stage.bandwidth_s)
+        wire = self.stage.bandwidth_s
+        return max(2 * math.sqrt(self.rounds * self.chunk_s * wire), self.slack * wire)
 
 
-def several_rings(at: LevelSpread) -> float:
+def several_rings(at: LevelSpread, kind: str) -> float:
     """The share of all links' rate that rings along several sides of a slice reach.
 
-    One ring takes a link either way and runs at full rate; with more links than these, several rings run at once and
-    reach `rings_share`, or one is taken and the other links are left.
+    One ring takes a link either way and runs at full rate; with more links than these, several rings run at once and an
+    all-reduce reaches `rings_share` of them, or one is taken and the other links are left. An all-reduce scatters sums and
+    gathers them. What is gathered is passed on as it came, at full rate; so of the time of both phases `2 / rings_share - 1`
+    is that of the sums, which every device adds to before it passes them on.
     """
     ways = sum(line.free_ways for line in at.lines)
-    return max(at.level.link.rings_share, 2 / ways) if len(at.lines) > 1 and ways > 2 else 1.0
+    if len(at.lines) < 2 or ways <= 2 or kind in _PASSED_ON:
+        return 1.0
+    share = at.level.link.rings_share
+    return max(1 / (2 / share - 1) if kind in _ADDED_UP else share, 2 / ways)
 
 
 def work(
@@ -132,6 +145,7 @@ def work(
     rate: float | None = None,
     step_s: float | None = None,
     rounds: int | None = None,
+    limit: float = math.inf,
 ) -> StageWork:
     """A stage of `problem` at one level.
 
@@ -145,11 +159,12 @@ def work(
         rate: bytes/s of the wire for this pattern; that of the port if not said.
         step_s: Seconds of one step; the level's latency and the protocol's software if not said.
         rounds: Steps that chunks follow each other through; all steps if not said.
+        limit: bytes/s beyond which the algorithm does not come, whatever the links and the protocol allow.
     """
     link, protocol = at.level.link, protocol_of(at.level, problem.protocol)
     if rate is None:
         rate = port(at)
-        share *= several_rings(at)
+        share *= several_rings(at, problem.kind)
     stage = Stage(
         level=at.level,
         primitive=problem.primitive,
@@ -159,7 +174,7 @@ def work(
         steps=steps,
         alpha_s=at.level.latency_s + protocol.step_s if step_s is None else step_s,
         step_bytes=sent / steps,
-        rate=min(rate * link.share * protocol.share * share, protocol.limit),
+        rate=min(rate * link.share * protocol.share * share, protocol.limit, limit),
     )
     return StageWork(stage=stage, chunk_s=protocol.chunk_s, rounds=steps if rounds is None else rounds)
 

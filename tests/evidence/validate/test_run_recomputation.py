@@ -63,3 +63,17 @@ def test_what_does_not_fit_otherwise_waits_at_the_host(monkeypatch: pytest.Monke
     for device, offload in (("tpu-v6e", "activations"), ("tpu-v3", None)):
         run = replace(target(recompute="", device=device, framework="maxtext"), plan={"remat": "full"})
         assert predict_fitting(run, Options())[0].plan.get("offload") == offload
+
+
+@pytest.mark.parametrize(("framework", "overlap"), [("maxtext", ""), ("torchtitan", "prefetch")])
+def test_a_compiler_gathers_less_ahead_where_that_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, framework: str, overlap: str
+) -> None:
+    def predicted(run: RunTarget, options: Options, *, over_memory: bool) -> _Predicted:
+        return _Predicted((900 if "prefetch" in run.overlap else 10) * GIGABYTE)
+
+    monkeypatch.setattr(planned, "predict_run", predicted)
+    run = replace(target(recompute="full", framework=framework), overlap="prefetch")
+    found, _ = predict_fitting(run, Options(on="dgx-h100"))
+    assert found.overlap == overlap
+    assert any("gathered ahead" in said for said in found.assumptions) is (framework == "maxtext")

@@ -1,8 +1,10 @@
 """What a run recomputes where nobody says: the least with which it is predicted to fit.
 
 Recomputation costs time, so that whoever tunes a run takes no more of it than memory asks for. The stack's habit is tried
-first, then each step of `MORE` behind it, and where the stack's recipes do so what layers keep is put into the host's memory.
-Where even the last does not fit, the habit stands.
+first. Where that does not fit, XLA gathers less ahead by itself: its scheduler keeps to a limit of memory, and schedules again
+with less overlap where it is passed (`memory_limit` in latency_hiding_scheduler.cc). Then comes each step of `MORE` behind the
+habit, and where the stack's recipes do so what layers keep is put into the host's memory. Where even the last does not fit,
+the habit stands.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from meshcast.zoo import Remat
 T = TypeVar("T")
 MORE: tuple[Remat, ...] = ("none", "products", "selective", "full")
 """What plans recompute, each more than the one before it."""
+_AHEAD = "prefetch"
 
 
 def fitting(target: RunTarget, answer: Callable[[RunTarget], T], memory: Callable[[T], float]) -> tuple[RunTarget, T]:
@@ -35,11 +38,23 @@ def fitting(target: RunTarget, answer: Callable[[RunTarget], T], memory: Callabl
     first, room = answer(target), target.on.device.memory_bytes
     if memory(first) <= room:
         return target, first
-    for other in _further(target):
+    for other in (*_less_ahead(target), *_further(target)):
         found = answer(other)
         if memory(found) <= room:
             return other, found
     return target, first
+
+
+def _less_ahead(target: RunTarget) -> Iterator[RunTarget]:
+    """The run without gathering a turn of its loops ahead, where a compiler decides on that."""
+    rewrites = target.overlap.split(",")
+    if target.stack is None or target.stack.framework != "jax" or _AHEAD not in rewrites:
+        return
+    yield replace(
+        target,
+        overlap=",".join(each for each in rewrites if each != _AHEAD),
+        assumptions=(*target.assumptions, "weights are not gathered ahead: with that it is predicted not to fit"),
+    )
 
 
 def _further(target: RunTarget) -> Iterator[RunTarget]:

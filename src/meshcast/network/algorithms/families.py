@@ -1,8 +1,8 @@
 """The names of algorithms, and which of them the libraries choose from.
 
-NCCL (and RCCL, which follows it) has rings, double trees, and switches that add inside a node, alone or joined by
-trees; SHARP across nodes must be switched on (NCCL_COLLNET_ENABLE). XLA on TPUs has rings, laid along the dimensions of
-a torus where these close, and gathers small inputs in one shot. The textbook takes whatever is fastest.
+NCCL (and RCCL, which follows it) has rings, double trees, trees of every member (PAT), and switches that add inside a node,
+alone or joined by trees; SHARP across nodes must be switched on (NCCL_COLLNET_ENABLE). XLA on TPUs has rings, laid along the
+dimensions of a torus where these close, and gathers small inputs in one shot. The textbook takes whatever is fastest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshcast.hardware import Library
-from meshcast.network.algorithms import exchanges, hierarchical, in_network, rings, trees
+from meshcast.network.algorithms import exchanges, hierarchical, in_network, pat, rings, trees
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.ports import wraps
 from meshcast.network.steps import Problem
@@ -64,6 +64,7 @@ FAMILIES = (
     AlgorithmFamily(
         name="double-binary-tree", make=trees.double_binary_tree, nicknames=("tree",), considered=_by("nccl")
     ),
+    AlgorithmFamily(name="pat", make=pat.pat, considered=_by("nccl")),
     AlgorithmFamily(name="tree", make=hierarchical.broadcast_tree, considered=_by("none", "xla-tpu")),
     AlgorithmFamily(
         name="in-network", make=in_network.in_network, nicknames=("nvls", "sharp"), considered=_in_network_considered

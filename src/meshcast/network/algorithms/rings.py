@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 
+from meshcast.network.across_hosts import limit_through_hosts, plateau, posting_s
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.ports import has_hops, lane, wraps
-from meshcast.network.steps import PHASES, Problem, plan, work
+from meshcast.network.steps import PHASES, Problem, plan, protocol_of, work
 
 
 def ring(problem: Problem) -> CollectivePlan | None:
@@ -25,12 +26,16 @@ def ring(problem: Problem) -> CollectivePlan | None:
         return None
     works = []
     outside = math.prod(at.parts for at in problem.spread)
+    least, times = posting_s(problem.spread, problem.protocol), plateau(problem.spread, problem.kind, problem.protocol)
+    limit = limit_through_hosts(problem.spread, problem.protocol)
     for at in problem.spread:
         inside, outside = outside, outside // at.parts
         steps = problem.phases * (inside - outside)
         sent = problem.passed_on / at.below
         rounds = problem.phases * (at.parts - 1)
-        works.append(work(problem, at, "ring", steps=steps, sent=sent, rounds=rounds))
+        step_s = times * max(least, at.level.latency_s + protocol_of(at.level, problem.protocol).step_s)
+        done = work(problem, at, "ring", steps=steps, sent=sent, rounds=rounds, step_s=step_s, limit=limit / at.below)
+        works.append(done)
     return plan(problem, "ring", works)
 
 

@@ -19,13 +19,12 @@ import math
 from dataclasses import replace
 
 from meshcast.hardware import LinkTechnology
+from meshcast.network.across_hosts import TREE_SHARE, of_middle_sizes, tree_share
 from meshcast.network.algorithms.in_network import adding
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.spread import LevelSpread
 from meshcast.network.steps import Problem, StageWork, plan, work
 
-# What NCCL reckons that trees reach of a ring's rate (tuning.cc).
-TREE_SHARE = 0.92
 # What the busiest of few hosts sends of the buffer; of more than three 2.
 _SENT = {2: 1.0, 3: 1.5}
 # (rounds of all channels and heads below which NCCL takes smaller chunks, how small), after calcCollChunking.
@@ -36,7 +35,7 @@ def double_binary_tree(problem: Problem) -> CollectivePlan | None:
     """Chains inside hosts, two trees across them."""
     if problem.kind != "all_reduce":
         return None
-    return plan(problem, "double-binary-tree", [_tree(problem, at) for at in problem.spread])
+    return plan(problem, "double-binary-tree", [_chains_and_trees(problem, at) for at in problem.spread])
 
 
 def in_network_tree(problem: Problem) -> CollectivePlan | None:
@@ -53,7 +52,7 @@ def in_network_tree(problem: Problem) -> CollectivePlan | None:
 
 def _heads_tree(problem: Problem, at: LevelSpread, adds: LinkTechnology) -> StageWork:
     """Trees between the heads of domains in which links of `adds` sum up."""
-    whole = _tree(problem, at)
+    whole = _tree(problem, at, share=1.0)
     heads = min(at.below, adds.in_network_heads or at.below)
     rate = whole.stage.rate * heads / at.below
     share = problem.size / heads
@@ -72,10 +71,19 @@ def _chunk(size: float, heads: int, adds: LinkTechnology) -> float:
     return chunk
 
 
-def _tree(problem: Problem, at: LevelSpread) -> StageWork:
+def _chains_and_trees(problem: Problem, at: LevelSpread) -> StageWork:
+    """A level of NCCL's Tree, at what it reckons to reach of a ring's rate."""
+    if not at.level.link.between_hosts:
+        return _tree(problem, at, share=TREE_SHARE)
+    slack = 1 / of_middle_sizes(problem.size, problem.protocol) - 1
+    return replace(_tree(problem, at, share=tree_share(at.parts)), slack=slack)
+
+
+def _tree(problem: Problem, at: LevelSpread, *, share: float) -> StageWork:
     if at.level.link.between_hosts or at.below > 1:
         sent = _SENT.get(at.parts, 2.0) * problem.size / at.below
         # Never less than the bound: a host's members together send what the others lack.
-        return work(problem, at, "double-binary-tree", steps=2 * math.ceil(math.log2(at.parts)), sent=sent)
+        steps = 2 * math.ceil(math.log2(at.parts))
+        return work(problem, at, "double-binary-tree", steps=steps, sent=sent, share=share)
     sent = 2 * (at.parts - 1) / at.parts * problem.size
-    return work(problem, at, "double-binary-tree", steps=2 * (at.parts - 1), sent=sent, share=TREE_SHARE)
+    return work(problem, at, "double-binary-tree", steps=2 * (at.parts - 1), sent=sent, share=share)

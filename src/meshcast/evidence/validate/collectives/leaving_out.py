@@ -37,8 +37,24 @@ _FIELDS = {
 _OF_PROTOCOLS = {"share": "share", "step": "step_s", "chunk": "chunk_s", "limit": "limit"}
 _HALF = "half of what Simple takes"
 _TEXTBOOK = {"share": 1.0, "rings_share": 1.0}
-# What the library itself reckons with goes before what siblings have: NCCL's nvlsEfficiency of Blackwell (tuning.cc).
-_LIBRARY = {("nvlink-5", "in_network_share"): 0.74, ("nvlink-5-rack", "in_network_share"): 0.74}
+# What the library itself reckons with goes before what siblings have, by how names of technologies begin. NCCL's rates of
+# links (topo.h): 20, 20, 20.6 and 40.1 GB/s of an NVLink of 25, 25, 25 and 50, 12 of PCIe 3 x16 (16 GB/s), 12 of a card of
+# 100 Gbit/s; its nvlsEfficiency, and the base latency of rings with LL (tuning.cc). Staged in host memory, cards behind one
+# PCIe switch share its way up (NCCL's issue 1086), usually four of them (its issue 1639, nccl-tests' issue 307), and a slice of
+# Simple is written whole before it is read: two of eight steps of a buffer of 4 MiB (init.cc, collectives.h), on PCIe 4.
+_STAGED = 12 / 16 / 4
+_LIBRARY = {
+    "nvlink-2": {"share": 20 / 25},
+    "nvlink-3": {"share": 20 / 25},
+    "nvlink-4": {"share": 20.6 / 25, "in_network_share": 0.85},
+    "nvlink-5": {"share": 40.1 / 50, "in_network_share": 0.74},
+    "nvlink": {"start": 6.6e-6},
+    "pcie-staged": {"share": _STAGED, "Simple.chunk": 2**20 / (32e9 * _STAGED)},
+    "pcie": {"share": 12 / 16, "start": 6.6e-6},
+    "infiniband": {"share": 12 / 12.5},
+    "roce": {"share": 12 / 12.5},
+    "efa": {"share": 12 / 12.5},
+}
 
 
 def learned_from(fact: Fact, label: str) -> bool:
@@ -88,8 +104,10 @@ def _protocol(link: LinkTechnology, index: int, label: str) -> LinkProtocol:
 def _pooled(link: LinkTechnology, key: str, label: str) -> float:
     """The median of a number over the siblings that did not learn it from a class."""
     family = _family(link.name)
-    if (link.name, key) in _LIBRARY:
-        return _LIBRARY[link.name, key]
+    called = _by_protocol(link, key)
+    published = [known[called] for head, known in _LIBRARY.items() if link.name.startswith(head) and called in known]
+    if published:
+        return published[0]
     while family is not None:
         found = [
             fact.value
@@ -102,6 +120,14 @@ def _pooled(link: LinkTechnology, key: str, label: str) -> float:
             return statistics.median(found)
         family = _NEXT.get(family)
     return _TEXTBOOK.get(key, 0.0)
+
+
+def _by_protocol(link: LinkTechnology, key: str) -> str:
+    """A number's key with the name of its protocol in place of the protocol's number."""
+    if not key.startswith("protocols."):
+        return key
+    _, index, name = key.split(".")
+    return f"{link.protocols[int(index)].name}.{name}"
 
 
 def _same(link: LinkTechnology, key: str, other: LinkTechnology) -> Fact | None:
@@ -128,13 +154,20 @@ def _latency(cluster: Cluster, index: int, level: NetworkLevel, label: str) -> f
     fact = cluster.facts.get(f"levels.{index}.latency")
     if fact is None or not learned_from(fact, label):
         return level.latency_s
-    found = list(_latencies(_family(level.link.name), label))
+    # Links of the same generation first: a rack's are those of a board.
+    alike = list(_latencies(_generation(level.link.name), label))
+    found = alike or list(_latencies(_FAMILIES[_family(level.link.name) or "network"], label))
     return statistics.median(found) if found else level.latency_s
 
 
-def _latencies(family: str | None, label: str) -> Iterator[float]:
+def _generation(name: str) -> tuple[str, ...]:
+    return ("-".join(name.split("-")[:2]),)
+
+
+def _latencies(heads: tuple[str, ...], label: str) -> Iterator[float]:
+    """The latencies of levels whose links' names begin so, as far as they know nothing of a class."""
     for other in catalogue().clusters:
         for index, level in enumerate(other.levels):
             fact = other.facts.get(f"levels.{index}.latency")
-            if _family(level.link.name) == family and fact is not None and not learned_from(fact, label):
+            if level.link.name.startswith(heads) and fact is not None and not learned_from(fact, label):
                 yield level.latency_s

@@ -6,6 +6,7 @@ its model, devices and batch, in the order of `PlanSpace`. Points are numbered i
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,12 @@ from meshcast.hardware import named_with_changes, resolve
 from meshcast.zoo import Plan, model_named
 
 MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
+
+
+@functools.lru_cache(maxsize=4096)
+def parsed_plan(text: str) -> Plan:
+    """The plan of a text: points of a sweep have few different ones."""
+    return Plan.parse(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +100,7 @@ class Combination:
     def counted(self) -> tuple[int, float]:
         """The devices of its points, and what a step of them gets done, as far as is said."""
         plan = self.asked.get("plan")
-        devices = self.asked.get("devices") or (Plan.parse(plan).devices if plan else 1)
+        devices = self.asked.get("devices") or (parsed_plan(plan).devices if plan else 1)
         if model_named(self.target) is None:
             return int(devices), 1.0
         shape = self.shape

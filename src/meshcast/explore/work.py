@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from meshcast.base import MeshcastError, kept_for_good
+from meshcast.base import MeshcastError, keep_programs, kept_for_good
 from meshcast.explore.evaluating import evaluate, layers_costs
 from meshcast.explore.point import Outcome, Point
 from meshcast.jobs import LayersCost
 
 Kind = Literal["point", "layers"]
+PROGRAMS = 512  # that a worker keeps, of about a megabyte each: those of a hundred plans and more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._settled = False
+        keep_programs(PROGRAMS)
 
     def answer(self, text: str) -> str:
         """The answers to some works. Behind the first everything is loaded, and collections need not walk over it again."""

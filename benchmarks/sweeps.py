@@ -1,0 +1,147 @@
+"""Real sweeps by the engine that `meshcast explore` takes: CPU time a point, and what two cores do a second at that.
+
+    python benchmarks/sweeps.py [--only hardware|programs] [--side 10] [--plans 48]
+
+*Hardware*: grids over the memory's bandwidth, NVLink and the rate between hosts, of one program each, `side` values an axis.
+*Programs*: plans of GPT-3 175B on 1,024 H100s, drawn by lot, with one batch and then, warm, with another one, for which the
+programs of the stages are known; no point comes twice. Everything counts that is used behind the first points: whoever hands
+points out, its workers and what these start. What is used up to there (interpreters, JAX, the first program of a worker) is told
+apart. CPU time is taken rather than the clock's: other work beside it would be measured, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from meshcast.explore.asking import explore  # noqa: E402
+from meshcast.explore.engines.processes import Processes  # noqa: E402
+from meshcast.explore.space import HARDWARE, Space, SpaceAxis  # noqa: E402
+from meshcast.explore.store import RunStore  # noqa: E402
+from meshcast.explore.work import Answer, SearchWork  # noqa: E402
+
+CORES = 2
+GRIDS = (
+    ("gpt2-small", "dp=8", {"batch": "64"}),
+    ("llama3-8b", "fsdp=8", {"batch": "16"}),
+    ("gpt3-175b", "tp=8,sp=1,pp=8,dp=2,remat=full,zero=1", {"batch": "64"}),
+)
+AXES = (
+    ("memory.bandwidth", 3000, "GB/s"),
+    ("nvlink.link_bandwidth", 20, "GB/s"),
+    ("infiniband.link_bandwidth", 40, "GB/s"),
+)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def used_seconds() -> float:
+    """CPU seconds of this process and of all that it has started, those that are still there among them."""
+    mine = os.times()
+    total = mine.user + mine.system + mine.children_user + mine.children_system
+    parents: dict[int, int] = {}
+    taken: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+            except OSError:
+                continue  # has ended by now
+            parents[int(entry.name)] = int(fields[1])
+            taken[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
+    inside = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in inside} - inside:
+        inside |= more
+    return total + sum(taken[pid] for pid in inside - {os.getpid()})
+
+
+class Watched:
+    """Worker processes, with what had been used when the first `warm` answers were there."""
+
+    def __init__(self, warm: int) -> None:
+        self._engine, self._warm = Processes(workers=CORES), warm
+        self.answered, self.before = 0, 0.0
+
+    def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
+        """Each work's number and answer, as they come."""
+        for found in self._engine.answers(works):
+            self.answered += 1
+            if self.answered == self._warm:
+                self.before = used_seconds()
+            yield found
+
+    def close(self) -> None:
+        """Ends the processes."""
+        self._engine.close()
+
+
+def swept(what: str, space: Space, *, warm: int) -> None:
+    """Sweeps a space into a run folder, and tells what a point behind the first `warm` took."""
+    engine = Watched(warm)
+    started, at_start = time.perf_counter(), used_seconds()
+    try:
+        with tempfile.TemporaryDirectory(prefix="meshcast-sweep-") as folder:
+            store = RunStore.opened(Path(folder) / "run", space, "", resume=False)
+            found = explore(space, engine=engine, search="exhaustive", store=store)
+            each = (used_seconds() - engine.before) / (found.tally.evaluated - warm)
+    finally:
+        engine.close()
+    print(
+        f"{what}: {found.tally.evaluated:,} points, {1e3 * each:.2f} ms of CPU time each: {CORES / each:,.0f} a second on "
+        f"{CORES} cores; {engine.before - at_start:.1f} s up to point {warm}, "
+        f"{time.perf_counter() - started:.0f} s by the clock; {found.failed} failed, {found.tally.infeasible} cannot run",
+        flush=True,
+    )
+
+
+def hardware(side: int) -> None:
+    """Grids of which only the hardware differs."""
+    for model, plan, settings in GRIDS:
+        for names in (AXES[2:1:-1], AXES[1:2], AXES[:2], AXES):
+            count = side if len(names) > 1 else 2 * side * side
+            axes = tuple(
+                SpaceAxis(
+                    name=f"{HARDWARE}{key}",
+                    values=tuple(f"{first * (1 + 0.5 * at / count):.3f}{unit}" for at in range(count)),
+                )
+                for key, first, unit in names
+            )
+            asked = {"on": "dgx-h100", "plan": plan, "settings": settings, "fidelity": "analytical"}
+            told = " x ".join(key.split(".")[0] for key, _, _ in names)
+            swept(f"{model} {plan}, {told}", Space(model=model, asked=asked, axes=axes), warm=max(8, side))
+
+
+def programs(count: int) -> None:
+    """Plans that differ in their programs, and again with another batch."""
+    asked = {"on": "dgx-h100", "devices": 1024, "fidelity": "analytical"}
+    settings = {"batch": "1536", "seq": "2048"}
+    every = [point.plan for point in Space(model="gpt3-175b", asked={**asked, "settings": settings}, plans={}).points()]
+    plans = tuple(filter(None, random.Random(18).sample(every, count)))
+    axes = (SpaceAxis(name="set.batch", values=("1536", "3072")), SpaceAxis(name="plan", values=plans))
+    space = Space(model="gpt3-175b", asked={**asked, "settings": {"seq": "2048"}}, axes=axes)
+    swept(f"{count} plans of gpt3-175b with another batch", space, warm=count)
+
+
+def main() -> None:
+    """Prints a line for each sweep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("hardware", "programs"))
+    parser.add_argument("--side", type=int, default=10, help="values of each axis of a grid")
+    parser.add_argument("--plans", type=int, default=48)
+    asked = parser.parse_args()
+    if asked.only != "programs":
+        hardware(asked.side)
+    if asked.only != "hardware":
+        programs(asked.plans)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@ from meshcast.explore.asking import explore as explore
 from meshcast.explore.bounds import PlanBound as PlanBound
 from meshcast.explore.exploration import Accounts as Accounts
 from meshcast.explore.exploration import Exploration as Exploration
+from meshcast.explore.kept_points import ordered as ordered
 from meshcast.explore.kept_points import read_points as read_points
 from meshcast.explore.measures import Constraints as Constraints
 from meshcast.explore.measures import objective_named as objective_named

@@ -13,6 +13,7 @@ full disk leaves it, is passed over. DuckDB and pandas read both tables of point
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
@@ -104,6 +105,15 @@ class RunStore:
     def kept(self) -> KeptOutcomes:
         """Outcomes of an earlier run by the numbers of their points; what failed by a bug is asked again."""
         return KeptOutcomes(self.path)
+
+    def discard(self) -> None:
+        """Takes a folder away that nothing has come of: what was asked for could not be."""
+        if (self.path / POINTS).exists():
+            return
+        for name in (SPACE, ENVIRONMENT):
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody else has put something into it
+            self.path.rmdir()
 
     def finish(self, summary: dict[str, Any], row_of: Callable[[Point, Outcome], dict[str, Any]]) -> list[str]:
         """Writes the table and the summary; the names of the files that were written."""

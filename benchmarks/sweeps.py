@@ -1,6 +1,6 @@
 """Real sweeps by the engine that `meshcast explore` takes: CPU time a point, and what two cores do a second at that.
 
-    python benchmarks/sweeps.py [--only hardware|programs] [--side 10] [--plans 48]
+    python benchmarks/sweeps.py [--only hardware|programs] [--model llama3-8b] [--side 10] [--plans 48]
 
 *Hardware*: grids over the memory's bandwidth, NVLink and the rate between hosts, of one program each, `side` values an axis.
 *Programs*: plans of GPT-3 175B on 1,024 H100s, drawn by lot, with one batch and then, warm, with another one, for which the
@@ -102,9 +102,11 @@ def swept(what: str, space: Space, *, warm: int) -> None:
     )
 
 
-def hardware(side: int) -> None:
-    """Grids of which only the hardware differs."""
+def hardware(side: int, only: str | None) -> None:
+    """Grids of which only the hardware differs, of all models or of one."""
     for model, plan, settings in GRIDS:
+        if only not in (None, model):
+            continue
         for names in (AXES[2:1:-1], AXES[1:2], AXES[:2], AXES):
             count = side if len(names) > 1 else 2 * side * side
             axes = tuple(
@@ -134,11 +136,12 @@ def main() -> None:
     """Prints a line for each sweep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("hardware", "programs"))
+    parser.add_argument("--model", help="of the grids, one of " + ", ".join(model for model, _, _ in GRIDS))
     parser.add_argument("--side", type=int, default=10, help="values of each axis of a grid")
     parser.add_argument("--plans", type=int, default=48)
     asked = parser.parse_args()
     if asked.only != "programs":
-        hardware(asked.side)
+        hardware(asked.side, asked.model)
     if asked.only != "hardware":
         programs(asked.plans)
 

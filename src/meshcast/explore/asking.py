@@ -129,7 +129,7 @@ def _with_more(result: Exploration, then: dict[str, Any], engine: Engine, *, sen
 
 def known_of(combination: Combination, price: str | float | None, accounts: Accounts) -> Known:
     """What is known of a combination's points before they are predicted; prices are noted in the accounts."""
-    on = combination.asked.get("on")  # no stack brings hardware: a sweep over it need not read all other options again
+    on = combination.device_on  # no stack brings hardware: a sweep over it need not read all other options again
     device = (
         cluster_named(on) if isinstance(on, str) else cluster_of(options_of({**combination.asked, "plan": None}))
     ).device

@@ -18,7 +18,7 @@ from meshcast.base import UsageError
 from meshcast.explore.plans import PlanSpace
 from meshcast.explore.point import Point
 from meshcast.explore.shape import ModelShape, model_shape
-from meshcast.hardware import named_with_changes, resolve
+from meshcast.hardware import Cluster, named_with_changes, resolve
 from meshcast.zoo import Plan, model_named
 
 MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
@@ -56,11 +56,13 @@ class Combination:
         target: The model.
         asked: Options by their flat names, without a plan where plans are searched over.
         values: By the names of the axes.
+        device_on: The name of hardware that has the same device: that of all points of which only the network differs.
     """
 
     target: str
     asked: Mapping[str, Any]
     values: Mapping[str, Any]
+    device_on: str | None = None
 
     @property
     def shape(self) -> ModelShape:
@@ -157,10 +159,22 @@ class Space:
                 changes.append((name.removeprefix(HARDWARE), str(value)))
             else:
                 asked[name] = value
+        device_on = asked.get("on")
         if changes:
-            told = ",".join(f"{key}={value}" for key, value in changes)
-            asked["on"] = named_with_changes(asked["on"], resolve(asked["on"]), told, where="hardware")
-        return Combination(target=str(values.get(MODEL, self.model)), asked=asked, values=values)
+            on = str(device_on)
+            if on not in self._machines:
+                self._machines[on] = resolve(on)
+            machine = self._machines[on]
+            levels = {level.name for level in machine.levels}
+            asked["on"] = _with(on, machine, changes)
+            of_device = [change for change in changes if change[0].partition(".")[0] not in levels]
+            device_on = on if not of_device else asked["on"] if of_device == changes else _with(on, machine, of_device)
+        return Combination(target=str(values.get(MODEL, self.model)), asked=asked, values=values, device_on=device_on)
+
+    @cached_property
+    def _machines(self) -> dict[str, Cluster]:
+        """Hardware that numbers are changed of, by its name, looked up once."""
+        return {}
 
     def plans_of(self, combination: Combination) -> PlanSpace | None:
         """The plans of a combination; None where plans are not searched over."""
@@ -186,3 +200,9 @@ class Space:
         if self.plans is None:
             return self.combinations
         return sum(1 for combination in self.walk() for _ in self.plans_of(combination) or ())
+
+
+def _with(on: str, machine: Cluster, changes: list[tuple[str, str]]) -> str:
+    """The name of a machine with changes."""
+    told = ",".join(f"{key}={value}" for key, value in changes)
+    return named_with_changes(on, machine, told, where="hardware")

@@ -3,7 +3,7 @@
     python benchmarks/sweeps.py [--only hardware|programs] [--model llama3-8b] [--side 10] [--plans 48]
 
 *Hardware*: grids over the memory's bandwidth, NVLink and the rate between hosts, of one program each, `side` values an axis.
-*Programs*: plans of GPT-3 175B on 1,024 H100s, drawn by lot, with one batch and then, warm, with another one, for which the
+*Programs*: plans of GPT-3 175B on 1,024 H100s, drawn by lot, and then, warm, the same plans on slower networks, for which the
 programs of the stages are known; no point comes twice. Everything counts that is used behind the first points: whoever hands
 points out, its workers and what these start. What is used up to there (interpreters, JAX, the first program of a worker) is told
 apart. CPU time is taken rather than the clock's: other work beside it would be measured, too.
@@ -122,14 +122,15 @@ def hardware(side: int, only: str | None) -> None:
 
 
 def programs(count: int) -> None:
-    """Plans that differ in their programs, and again with another batch."""
-    asked = {"on": "dgx-h100", "devices": 1024, "fidelity": "analytical"}
+    """Plans that differ in their programs, and again, warm, on slower networks."""
     settings = {"batch": "1536", "seq": "2048"}
-    every = [point.plan for point in Space(model="gpt3-175b", asked={**asked, "settings": settings}, plans={}).points()]
+    asked = {"on": "dgx-h100", "devices": 1024, "fidelity": "analytical", "settings": settings}
+    every = [point.plan for point in Space(model="gpt3-175b", asked=asked, plans={}).points()]
     plans = tuple(filter(None, random.Random(18).sample(every, count)))
-    axes = (SpaceAxis(name="set.batch", values=("1536", "3072")), SpaceAxis(name="plan", values=plans))
-    space = Space(model="gpt3-175b", asked={**asked, "settings": {"seq": "2048"}}, axes=axes)
-    swept(f"{count} plans of gpt3-175b with another batch", space, warm=count)
+    for level in ("infiniband", "nvlink"):
+        rates = SpaceAxis(name=f"{HARDWARE}{level}.link_bandwidth", values=("1x", "0.9x", "0.8x", "0.7x"))
+        space = Space(model="gpt3-175b", asked=asked, axes=(rates, SpaceAxis(name="plan", values=plans)))
+        swept(f"{count} plans of gpt3-175b, {level} slower", space, warm=count)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -41,6 +42,26 @@ def test_every_work_is_answered_once_and_families_stay_together() -> None:
     assert sorted(number for number, _ in found) == list(range(60))
     assert all(isinstance(a, Outcome) and a.step_time_s == number for number, a in found)
     assert len(where) == 3
+
+
+def test_a_family_that_somebody_else_begins_is_his_own() -> None:
+    begun = threading.Event()
+    where: dict[str, list[int]] = {}
+
+    def do(lane: int, works: Sequence[SearchWork]) -> list[Answer]:
+        for work in works:
+            where.setdefault(work.family, []).append(lane)
+        if works[0].family == "slow":
+            begun.wait(timeout=30)
+        elif len(where.get("two", ())) > 3:
+            begun.set()
+        return [_outcome(work) for work in works]
+
+    lanes = Lanes(2, do)
+    lanes._home |= {"slow": 0, "one": 0, "two": 0}
+    works = [_work(0, "slow"), *(_work(number, ("one", "two")[number % 2]) for number in range(1, 9))]
+    assert sorted(number for number, _ in lanes.answers(works)) == list(range(9))
+    assert set(where["one"]) | set(where["two"]) == {1}, "programs of a family are made in one process"
 
 
 def test_a_work_whose_worker_dies_is_done_again_and_one_that_kills_is_told_so() -> None:

@@ -48,7 +48,8 @@ class Lanes:
     def __init__(self, count: int, do: Do) -> None:
         self._count = count
         self._do = do
-        self._home: dict[str, int] = {}  # who has a family's programs
+        self._home: dict[str, int] = {}  # who has a family's programs, or is to have them
+        self._begun: dict[str, set[int]] = {}  # who has worked on a family
         self._given = [0] * count
         self._sizes: dict[str, int] = {}  # works of a family's next bundle
         self._most = 1  # the largest of them
@@ -130,19 +131,38 @@ class Lanes:
         fullest = own or max(waiting, key=len)
         if not fullest:
             return []
-        take, put = (fullest.popleft, list.append) if own else (fullest.pop, _before)
-        first = take()
-        items = [first]
-        size = 1 if first.alone or not first.work.family else self._sizes.get(first.work.family, 1)
+        place = 0 if own else self._to_take(lane, fullest)
+        first = fullest[place]
+        family = first.work.family
+        size = 1 if first.alone or not family else self._sizes.get(family, 1)
         if exhausted:
-            size = min(size, 1 + len(fullest) // self._count)
-        while len(items) < size and fullest:
-            item = fullest[0] if own else fullest[-1]
-            if item.alone or item.work.family != first.work.family:
-                break
-            put(items, take())
+            size = min(size, 1 + (len(fullest) - 1) // self._count)
+        step = 1 if own else -1
+        end = place + step
+        while 0 <= end < len(fullest) and abs(end - place) < size and _goes_with(fullest[end], family):
+            end += step
+        places = range(place, end, step)
+        items = [fullest[each] for each in sorted(places)]
+        for each in sorted(places, reverse=True):
+            del fullest[each]
+        if not self._begun.get(family):
+            self._home[family] = lane
+        self._begun.setdefault(family, set()).add(lane)
         return items
 
+    def _to_take(self, lane: int, queue: deque[_Item]) -> int:
+        """The place of what a lane takes of somebody else's works.
 
-def _before(items: list[_Item], item: _Item) -> None:
-    items.insert(0, item)
+        That is the last one of a family that it has worked on itself, or that nobody has begun, which is its own from there on:
+        programs of the others would be made a second time. Where all are, it is the last one.
+        """
+        for place in reversed(range(len(queue))):
+            begun = self._begun.get(queue[place].work.family, ())
+            if not begun or lane in begun:
+                return place
+        return len(queue) - 1
+
+
+def _goes_with(item: _Item, family: str) -> bool:
+    """Whether a work may be handed over with others of a family."""
+    return not item.alone and item.work.family == family

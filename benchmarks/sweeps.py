@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from meshcast.explore.asking import explore  # noqa: E402
 from meshcast.explore.engines.processes import Processes  # noqa: E402
+from meshcast.explore.point import Point  # noqa: E402
 from meshcast.explore.space import HARDWARE, Space, SpaceAxis  # noqa: E402
 from meshcast.explore.store import RunStore  # noqa: E402
 from meshcast.explore.work import Answer, SearchWork  # noqa: E402
@@ -70,6 +71,12 @@ class Watched:
         self._engine, self._warm = Processes(workers=CORES), warm
         self.answered, self.before = 0, 0.0
 
+    def warm_up(self, point: Point) -> None:
+        """Has every worker predict a point, so that all are started and have its program."""
+        works = [SearchWork(kind="point", point=point)] * CORES  # of no family: each worker gets one
+        assert len(list(self._engine.answers(works))) == CORES
+        self.before = used_seconds()
+
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer, as they come."""
         for found in self._engine.answers(works):
@@ -83,11 +90,12 @@ class Watched:
         self._engine.close()
 
 
-def swept(what: str, space: Space, *, warm: int) -> None:
+def swept(what: str, space: Space, *, warm: int = 0) -> None:
     """Sweeps a space into a run folder, and tells what a point behind the first `warm` took."""
     engine = Watched(warm)
     started, at_start = time.perf_counter(), used_seconds()
     try:
+        engine.warm_up(next(space.points()))
         with tempfile.TemporaryDirectory(prefix="meshcast-sweep-") as folder:
             store = RunStore.opened(Path(folder) / "run", space, "", resume=False)
             found = explore(space, engine=engine, search="exhaustive", store=store)
@@ -96,7 +104,7 @@ def swept(what: str, space: Space, *, warm: int) -> None:
         engine.close()
     print(
         f"{what}: {found.tally.evaluated:,} points, {1e3 * each:.2f} ms of CPU time each: {CORES / each:,.0f} a second on "
-        f"{CORES} cores; {engine.before - at_start:.1f} s up to point {warm}, "
+        f"{CORES} cores; {engine.before - at_start:.1f} s before that, "
         f"{time.perf_counter() - started:.0f} s by the clock; {found.failed} failed, {found.tally.infeasible} cannot run",
         flush=True,
     )
@@ -118,7 +126,7 @@ def hardware(side: int, only: str | None) -> None:
             )
             asked = {"on": "dgx-h100", "plan": plan, "settings": settings, "fidelity": "analytical"}
             told = " x ".join(key.split(".")[0] for key, _, _ in names)
-            swept(f"{model} {plan}, {told}", Space(model=model, asked=asked, axes=axes), warm=max(8, side))
+            swept(f"{model} {plan}, {told}", Space(model=model, asked=asked, axes=axes))
 
 
 def programs(count: int) -> None:

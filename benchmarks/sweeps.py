@@ -65,11 +65,11 @@ def used_seconds() -> float:
 
 
 class Watched:
-    """Worker processes, with what had been used when the first `warm` answers were there."""
+    """Worker processes, with what had been used when the first `warm` works were answered, and `cold` ones by then."""
 
     def __init__(self, warm: int) -> None:
         self._engine, self._warm = Processes(workers=CORES), warm
-        self.answered, self.before = 0, 0.0
+        self.cold, self.before, self._warmed = 0, 0.0, not warm
 
     def warm_up(self, point: Point) -> None:
         """Has every worker predict a point, so that all are started and have its program."""
@@ -79,10 +79,12 @@ class Watched:
 
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer, as they come."""
+        first = 0
         for found in self._engine.answers(works):
-            self.answered += 1
-            if self.answered == self._warm:
-                self.before = used_seconds()
+            first += found[0] < self._warm
+            self.cold += not self._warmed
+            if first == self._warm and not self._warmed:
+                self.before, self._warmed = used_seconds(), True
             yield found
 
     def close(self) -> None:
@@ -99,7 +101,7 @@ def swept(what: str, space: Space, *, warm: int = 0) -> None:
         with tempfile.TemporaryDirectory(prefix="meshcast-sweep-") as folder:
             store = RunStore.opened(Path(folder) / "run", space, "", resume=False)
             found = explore(space, engine=engine, search="exhaustive", store=store)
-            each = (used_seconds() - engine.before) / (found.tally.evaluated - warm)
+            each = (used_seconds() - engine.before) / (found.tally.evaluated - engine.cold)
     finally:
         engine.close()
     print(

@@ -32,7 +32,7 @@ def works(count: int) -> Iterator[SearchWork]:
     for number in range(count):
         on = f"h100-sxm+memory.bandwidth={3000 + number}GB/s"
         asked = {"on": on, "settings": {"batch": "4"}, "plan": "mbs=2", "fidelity": "roofline"}
-        yield SearchWork(kind="point", point=Point(number=number, target="gpt2-tiny", asked=asked))
+        yield SearchWork(kind="point", point=Point(number=number, target="gpt2-tiny", asked=asked), family="one")
 
 
 def main() -> None:

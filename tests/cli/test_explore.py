@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from meshcast.explore import asking
 from meshcast.explore.engines.in_process import InProcess
+from meshcast.explore.keeping import Keeper
 from tests.cli.conftest import Meshcast
 
 SPACE = """\
@@ -128,3 +131,26 @@ def test_what_is_refused(written: Meshcast) -> None:
     assert written(*ASKED, "--no-folder", "--json").code == 3
     Path("space.toml").write_text(SPACE + '\n[want]\nper = ["set.width"]\n')
     assert written(*ASKED, "--no-folder", "--json").code == 2
+
+
+def test_where_nothing_runs_it_is_said_why(written: Meshcast) -> None:
+    Path("space.toml").write_text(SPACE + '[limits]\nstep_time = "1 ns"\n')
+    answer = written(*ASKED, "--no-folder")
+    assert answer.code == 3
+    assert "4 run, but not within the limits" in answer.out
+    assert "the fastest step takes" in answer.out
+
+
+def test_what_cannot_be_asked_leaves_no_folder(written: Meshcast) -> None:
+    Path("space.toml").write_text(SPACE + '[want]\nobjectives = ["cost"]\n')
+    answer = written(*ASKED)
+    assert (answer.code, "cost needs a price" in answer.err) == (2, True)
+    assert not Path("explore-space").exists()
+
+
+def test_all_points_are_listed_where_few_are_held(written: Meshcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "Keeper", functools.partial(Keeper, most=1))
+    *points, summary = written(*ASKED, "--no-folder", "--json", "--points").lines
+    assert [each["number"] for each in points] == [0, 1, 2, 3]
+    assert all(each["step_time_s"] > 0 for each in points)
+    assert summary["evaluated"] == 4

@@ -30,6 +30,13 @@ def test_the_best_plans_in_json(meshcast: Meshcast) -> None:
     assert first["units_per_s"] == pytest.approx(8 * 64 / first["step_time_s"])
 
 
+def test_settings_may_stand_behind_one_flag(meshcast: Meshcast) -> None:
+    asked = ("plan", "gpt2-tiny", "--on", "h100-sxm", "--devices", "1", "--set", "batch=4", "seq=64")
+    more = ("--fidelity", "roofline", "--engine", "in-process", "--try", "remat=full", "--plan", "mbs=4", "--json")
+    first = meshcast(*asked, *more).lines[0]["best"][0]
+    assert (first["set.batch"], first["set.seq"]) == ("4", "64")
+
+
 def test_the_first_plan_is_what_predict_says_of_it(meshcast: Meshcast) -> None:
     first = meshcast(*ASKED, "--json").lines[0]["best"][0]
     told = meshcast(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,7 +17,7 @@ from meshcast.explore.engines.processes import Processes
 from meshcast.explore.engines.worker import answering
 from meshcast.explore.evaluating import options_of
 from meshcast.explore.point import Outcome, Point
-from meshcast.explore.work import Answer, SearchWork, Worker, answer_json, answer_of
+from meshcast.explore.work import Answer, SearchWork, Worker, answer_json, answer_of, answers_of, works_text
 
 
 def _work(number: int, family: str = "") -> SearchWork:
@@ -29,9 +31,10 @@ def _outcome(work: SearchWork) -> Outcome:
 def test_every_work_is_answered_once_and_families_stay_together() -> None:
     where: dict[str, set[int]] = {}
 
-    def do(lane: int, work: SearchWork) -> Answer:
-        where.setdefault(work.family, set()).add(lane)
-        return _outcome(work)
+    def do(lane: int, works: Sequence[SearchWork]) -> list[Answer]:
+        for work in works:
+            where.setdefault(work.family, set()).add(lane)
+        return [_outcome(work) for work in works]
 
     lanes = Lanes(3, do)
     works = [_work(number, f"family {number % 3}") for number in range(60)]
@@ -41,15 +44,36 @@ def test_every_work_is_answered_once_and_families_stay_together() -> None:
     assert len(where) == 3
 
 
+def test_a_family_that_somebody_else_begins_is_his_own() -> None:
+    begun = threading.Event()
+    where: dict[str, list[int]] = {}
+
+    def do(lane: int, works: Sequence[SearchWork]) -> list[Answer]:
+        for work in works:
+            where.setdefault(work.family, []).append(lane)
+        if works[0].family == "slow":
+            begun.wait(timeout=30)
+        elif len(where.get("two", ())) > 3:
+            begun.set()
+        return [_outcome(work) for work in works]
+
+    lanes = Lanes(2, do)
+    lanes._home |= {"slow": 0, "one": 0, "two": 0}
+    works = [_work(0, "slow"), *(_work(number, ("one", "two")[number % 2]) for number in range(1, 9))]
+    assert sorted(number for number, _ in lanes.answers(works)) == list(range(9))
+    assert set(where["one"]) | set(where["two"]) == {1}, "programs of a family are made in one process"
+
+
 def test_a_work_whose_worker_dies_is_done_again_and_one_that_kills_is_told_so() -> None:
     tried: dict[int, int] = {}
 
-    def do(lane: int, work: SearchWork) -> Answer:
+    def do(lane: int, works: Sequence[SearchWork]) -> list[Answer]:
+        (work,) = works
         number = work.point.number
         tried[number] = tried.get(number, 0) + 1
         if number == 3 or (number == 5 and tried[number] == 1):
             raise DiedError("SIGKILL")
-        return _outcome(work)
+        return [_outcome(work)]
 
     found = dict(Lanes(2, do).answers(_work(number) for number in range(8)))
     assert set(found) == set(range(8))
@@ -62,6 +86,26 @@ def test_a_work_whose_worker_dies_is_done_again_and_one_that_kills_is_told_so() 
     assert (retried.status, tried[5]) == ("answered", 2)
 
 
+def test_quick_works_of_a_family_go_together_in_their_order_and_none_is_blamed_for_another() -> None:
+    bundles: list[list[int]] = []
+
+    def do(lane: int, works: Sequence[SearchWork]) -> list[Answer]:
+        numbers = [work.point.number for work in works]
+        bundles.append(numbers)
+        assert len({work.family for work in works}) == 1
+        if 77 in numbers:
+            raise DiedError("SIGSEGV")
+        return [_outcome(work) for work in works]
+
+    works = [_work(number, "quick" if number < 300 else "other") for number in range(400)]
+    found = dict(Lanes(2, do).answers(works))
+    assert sorted(found) == list(range(400))
+    assert max(map(len, bundles)) > 16
+    assert all(numbers == sorted(numbers) for numbers in bundles)
+    assert [number for number, each in found.items() if each.status == "failed"] == [77]  # type: ignore[union-attr]
+    assert bundles.count([77]) == TRIES
+
+
 def test_works_are_taken_from_their_source_as_they_are_needed() -> None:
     taken = 0
 
@@ -71,13 +115,13 @@ def test_works_are_taken_from_their_source_as_they_are_needed() -> None:
             taken += 1
             yield _work(number)
 
-    answers = Lanes(2, lambda lane, work: _outcome(work)).answers(source())  # type: ignore[arg-type]
+    answers = Lanes(2, lambda lane, works: [_outcome(work) for work in works]).answers(source())  # type: ignore[arg-type]
     next(answers)
     assert taken < 50
 
 
 def test_a_bug_in_an_engine_is_no_answer() -> None:
-    def do(lane: int, work: SearchWork) -> Answer:
+    def do(lane: int, works: Sequence[SearchWork]) -> list[Answer]:
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"):
@@ -126,7 +170,7 @@ def test_works_and_answers_are_the_same_behind_a_pipe(monkeypatch: pytest.Monkey
     monkeypatch.setattr(works, "kept_for_good", lambda: froze.append(1))
     answer = answering(Worker())
     for _ in range(2):
-        found = answer_of(json.loads(answer({}, json.dumps(work.to_json()).encode())))
+        (found,) = answers_of(answer({}, works_text([work]).encode()))
         assert answer_of(json.loads(json.dumps(answer_json(found)))) == found
     assert froze == [1]  # when everything is loaded
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,42 @@ def test_what_a_space_must_say(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=said):
             read_space(_file(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ('[limits]\ndevices = "many"', "limits.devices is 'many', and no whole number"),
+        ('[limits]\nmemory_share = "0.9"', "no number above zero"),
+        ("[limits]\nstep_time = -1", "non-negative"),
+        ("[want]\ntop = -1", "want.top is -1"),
+        ("[want]\ntrials = 0.5", "no whole number"),
+        ('[want]\nkg_per_kwh = "x"', "want.kg_per_kwh"),
+        ("[want]\nobjectives = []", "nothing is wanted"),
+        ('[want]\nper = ["nope"]', "'nope' is no axis"),
+        ('[then]\nfidelty = "roofline"', "no option 'fidelty'"),
+        ('[hardware]\n"memory.bandwith" = ["1x"]', "no number 'memory.bandwith'"),
+        ('[hardware]\n"memory.bandwidth" = ["1x", "-1x"]', "got '-1x'"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line_before_anything_is_predicted(
+    tmp_path: Path, added: str, said: str
+) -> None:
+    text = f'schema = "meshcast.space/1"\nmodel = "gpt2-tiny"\non = "h100-sxm"\nplans = ["mbs=1"]\n{added}\n'
+    with pytest.raises(InputError, match=re.escape(said)) as told:
+        read_space(_file(tmp_path, text))
+    assert told.value.where is not None
+    assert told.value.where.endswith((":5", ":6"))
+
+
+def test_a_model_or_machine_that_there_is_not(tmp_path: Path) -> None:
+    text = 'schema = "meshcast.space/1"\nmodel = ["gpt2-tiny", "gpt2-tinü"]\non = "h100-sxm"\n'
+    with pytest.raises(InputError, match="no model or file 'gpt2-tinü'") as told:
+        read_space(_file(tmp_path, text))
+    assert "gpt2-tiny" in str(told.value.fix)
+    with pytest.raises(InputError, match="h1000") as told:
+        read_space(_file(tmp_path, text.replace(', "gpt2-tinü"', "").replace("h100-sxm", "h1000")))
+    assert str(told.value.where).endswith(":3")
 
 
 def test_a_million_points_are_counted_without_being_walked() -> None:

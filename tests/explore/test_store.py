@@ -11,9 +11,10 @@ import pytest
 
 from meshcast.base import UsageError
 from meshcast.explore import store as stores
+from meshcast.explore.kept_points import POINTS, ordered, read_points
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Space, SpaceAxis
-from meshcast.explore.store import ENVIRONMENT, POINTS, SUMMARY, TABLE, RunStore, merged, ordered, read_points
+from meshcast.explore.store import ENVIRONMENT, SUMMARY, TABLE, RunStore, merged
 
 SPACE = Space(model="m", asked={"on": "h100-sxm"}, axes=(SpaceAxis(name="set.batch", values=(1, 2, 3)),))
 OTHER = Space(model="m", asked={"on": "h100-sxm"}, axes=(SpaceAxis(name="set.batch", values=(1, 2)),))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshcast import Options, predict, prepare, zoo
+from meshcast.base import once
 from meshcast.base.errors import UsageError
 from meshcast.jobs.program import lowering
 from meshcast.partition import partition
@@ -71,7 +72,7 @@ def test_a_program_partitioned_by_hand_is_not_taken_for_its_source() -> None:
 
 
 def test_few_programs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowering, "KEPT_PROGRAMS", 2)
+    monkeypatch.setitem(once._kept, "programs", 2)
     path = tmp_path / "loop.mlir"
     path.write_text(LOOP)
     for trips in range(1, 6):

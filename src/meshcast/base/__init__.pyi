@@ -73,6 +73,9 @@ from meshcast.base.number_ranges import ranges as ranges
 from meshcast.base.number_ranges import shortened as shortened
 from meshcast.base.once import AnsweredOnce as AnsweredOnce
 from meshcast.base.once import KeptBeside as KeptBeside
+from meshcast.base.once import keep_programs as keep_programs
+from meshcast.base.once import kept_for_programs as kept_for_programs
+from meshcast.base.once import programs_kept as programs_kept
 from meshcast.base.packages import environment_python as environment_python
 from meshcast.base.packages import install_environment as install_environment
 from meshcast.base.packages import install_into as install_into

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -64,15 +66,19 @@ def explore_command(
     if merge and folder is not None:
         merged(merge, folder)
     chosen = {"search": search} if search is not None else {}
-    with patience(f"searching {space}"):
-        found, written = explore_into(
-            folder, read, title=f"points of {space.name}", resume=resume or bool(merge), command=sys.argv,
-            sensitivity=sensitivity, engine=engine, workers=workers, address=address, **chosen,
-        )  # fmt: skip
-    if written:
-        print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
-    if plot is not None and found.best:
-        from meshcast.plots import save_figure, search_figure
+    listed = json and points
+    with contextlib.ExitStack() as stack:
+        if folder is None and listed:  # there may be more points than anybody holds
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshcast-points-")))
+        with patience(f"searching {space}"):
+            found, written = explore_into(
+                folder, read, title=f"points of {space.name}", resume=resume or bool(merge), command=sys.argv,
+                sensitivity=sensitivity, engine=engine, workers=workers, address=address, **chosen,
+            )  # fmt: skip
+        if written and not no_folder:
+            print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
+        if plot is not None and found.best:
+            from meshcast.plots import save_figure, search_figure
 
-        save_figure(search_figure(found, title=f"points of {space.name}"), plot)
-    tell_exploration(found, f"best points of {space}", json=json, points=points)
+            save_figure(search_figure(found, title=f"points of {space.name}"), plot)
+        tell_exploration(found, f"best points of {space}", json=json, folder=folder if listed else None)

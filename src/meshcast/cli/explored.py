@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,24 +13,24 @@ if TYPE_CHECKING:
     from meshcast.explore import Exploration
 
 
-def tell_exploration(found: Exploration, title: str, *, json: bool, points: bool = False) -> None:
+def tell_exploration(found: Exploration, title: str, *, json: bool, folder: Path | None = None) -> None:
     """Prints what a search has found.
 
     Args:
         found: What it has found.
         title: Of the table.
         json: Whether one JSON object is printed instead.
-        points: Whether a line for each point comes before that.
+        folder: A run folder of which a line for each point comes before that; None: none is asked for.
 
     Raises:
         typer.Exit: It was interrupted, or no point runs and keeps to the limits.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.explore import price_notes, print_exploration
+    from meshcast.explore import ordered, price_notes, print_exploration
 
     if json:
-        for each in found.found if points else ():
-            emit_json(found.point_json(each))
+        for line in found.point_lines(ordered(folder)) if folder is not None else ():
+            emit_json(line)
         emit_json(found.to_json())
     else:
         print_exploration(found, title=title)

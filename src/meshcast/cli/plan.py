@@ -35,6 +35,9 @@ def plan_command(
     devices: Annotated[
         str, typer.Option("--devices", metavar="N[,N...]", help="How many devices; of several numbers all are tried.")
     ],
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="More settings, as behind --set.")
+    ] = None,
     tries: Annotated[
         list[str] | None,
         typer.Option("--try", metavar="KEY=V[,V...]", help="Values of a plan's key to search over; may be repeated."),
@@ -64,6 +67,10 @@ def plan_command(
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="processes, in-process or ray.")] = "processes",
     workers: Annotated[int | None, typer.Option("--workers", help="Processes; one for each core.", min=1)] = None,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="HOST:PORT|auto", help="A Ray cluster to join; else one is started."),
+    ] = None,
     plot: flags.PlotFlag = None,
     *,
     asked: FlagValues,
@@ -82,7 +89,7 @@ def plan_command(
         read_choices,
         read_counts_of,
     )
-    from meshcast.options import Options
+    from meshcast.options import Options, pairs
 
     if plot is not None:
         from meshcast.plots import check_plot
@@ -94,7 +101,7 @@ def plan_command(
         model=model,
         on=given.pop("on", None) or str(Options().on),
         devices=counts,
-        settings=given.pop("settings", {}),
+        settings={**given.pop("settings", {}), **pairs(more, "--set")},
         plan=given.pop("plan", None),
         choices=read_choices(tries or ()),
         options=given,
@@ -106,6 +113,7 @@ def plan_command(
             "kg_per_kwh": grid,
             "engine": engine,
             "workers": workers,
+            "address": address,
             # A scaling curve has the best plan of every number of devices, not of all together.
             **({"per": ("devices",)} if plot is not None and len(counts) > 1 else {}),
         },

@@ -140,7 +140,7 @@ def estimate_kernels(
     )
 
 
-_UNIQUE: KeptBeside[dict[CostKey, Kernel]] = KeptBeside(64)  # of as many programs as plans are kept of
+_UNIQUE: KeptBeside[dict[CostKey, Kernel]] = KeptBeside()
 
 
 def _unique(lowered: LoweredProgram) -> dict[CostKey, Kernel]:

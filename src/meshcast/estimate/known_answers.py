@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KEPT_DEVICES = 256  # a sweep over a grid comes back to each of them
 KEPT_KERNELS = 50_000  # of a device
 KEPT_ANSWERS = 200_000  # of all devices but the last
-KEPT_PROGRAMS = 16  # of a device: a pipeline has nine
+KEPT_PROGRAMS = 64  # of a device
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@ from meshcast.explore.asking import explore as explore
 from meshcast.explore.bounds import PlanBound as PlanBound
 from meshcast.explore.exploration import Accounts as Accounts
 from meshcast.explore.exploration import Exploration as Exploration
+from meshcast.explore.kept_points import ordered as ordered
+from meshcast.explore.kept_points import read_points as read_points
 from meshcast.explore.measures import Constraints as Constraints
 from meshcast.explore.measures import objective_named as objective_named
 from meshcast.explore.money import count_of as count_of
@@ -30,5 +32,4 @@ from meshcast.explore.space_file import SpaceFile as SpaceFile
 from meshcast.explore.space_file import read_space as read_space
 from meshcast.explore.store import RunStore as RunStore
 from meshcast.explore.store import merged as merged
-from meshcast.explore.store import read_points as read_points
 from meshcast.explore.tables import print_exploration as print_exploration

@@ -11,7 +11,7 @@ from meshcast.explore.engines import Engine, engine_named
 from meshcast.explore.evaluating import cluster_named, cluster_of, options_of
 from meshcast.explore.exploration import Accounts, Exploration
 from meshcast.explore.keeping import Keeper
-from meshcast.explore.measures import Constraints, Known, objective_named
+from meshcast.explore.measures import Constraints, Known, cost_needs_a_price, objective_named
 from meshcast.explore.sampling import TRIALS, Sampled
 from meshcast.explore.search import BestFirst, Found
 from meshcast.explore.sensitivity import looked_at_again, sensitivities
@@ -70,6 +70,8 @@ def explore(
     for name in per:
         if name not in (known := [axis.name for axis in space.axes]):
             raise UsageError(f"{name!r} is no axis", where="per", fix=nearest(name, known))
+    if price is None and "cost" in objectives:
+        raise cost_needs_a_price()
     accounts = Accounts(tokens=tokens, kg_per_kwh=kg_per_kwh)
     chosen = tuple(objective_named(name) for name in objectives)
     running = engine_named(engine, workers=workers, address=address) if isinstance(engine, str) else engine
@@ -127,7 +129,7 @@ def _with_more(result: Exploration, then: dict[str, Any], engine: Engine, *, sen
 
 def known_of(combination: Combination, price: str | float | None, accounts: Accounts) -> Known:
     """What is known of a combination's points before they are predicted; prices are noted in the accounts."""
-    on = combination.asked.get("on")  # no stack brings hardware: a sweep over it need not read all other options again
+    on = combination.device_on  # no stack brings hardware: a sweep over it need not read all other options again
     device = (
         cluster_named(on) if isinstance(on, str) else cluster_of(options_of({**combination.asked, "plan": None}))
     ).device

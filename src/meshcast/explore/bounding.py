@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -103,7 +104,12 @@ def key_of(work: SearchWork) -> str:
 
 def family_of(target: str, plan: Plan | None, asked: Mapping[str, Any]) -> str:
     """What points have in common that share programs."""
-    return json.dumps([target, str(_family(plan)) if plan is not None else "", asked.get("settings", {}).get("seq")])
+    return _family_text(target, plan, asked.get("settings", {}).get("seq"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _family_text(target: str, plan: Plan | None, seq: str | None) -> str:
+    return json.dumps([target, str(_family(plan)) if plan is not None else "", seq])
 
 
 def _family(plan: Plan) -> Plan:

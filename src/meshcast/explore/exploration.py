@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,9 +142,18 @@ class Exploration:
             **({"sensitivity": [each.to_json() for each in self.sensitivity]} if self.sensitivity else {}),
         }
 
-    def point_json(self, found: Found) -> dict[str, Any]:
-        """The object of one point."""
-        return {"schema": POINT_SCHEMA, **self.row(found)}
+    def point_lines(self, finished: Iterable[tuple[Point, Outcome]] = ()) -> Iterator[dict[str, Any]]:
+        """The object of each point that was predicted, in the order of the space.
+
+        Args:
+            finished: All of them, as a run folder has them: of many points `found` has some alone.
+        """
+        held = {each.point.number: self.row(each) for each in self.found}
+        rows: Iterable[dict[str, Any]] = held.values()
+        if len(held) < self.tally.evaluated:
+            rows = (held.get(point.number) or self.row_of(point, outcome) for point, outcome in finished)
+        for row in rows:
+            yield {"schema": POINT_SCHEMA, **row}
 
 
 def grouped(points: Iterable[Found], per: Sequence[str]) -> list[list[Found]]:

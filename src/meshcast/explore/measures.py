@@ -59,8 +59,13 @@ def _units(outcome: Outcome, known: Known) -> float:
 def _cost(seconds: float, units: float, known: Known) -> float:
     """Of a million units."""
     if known.price is None:
-        raise UsageError("cost needs a price", where="--price", fix="give --price, or a device with a list price")
+        raise cost_needs_a_price()
     return usd_per_million(known.price, known.devices, seconds, units)
+
+
+def cost_needs_a_price() -> UsageError:
+    """Why nothing is counted in money."""
+    return UsageError("cost needs a price", where="--price", fix="give --price, or a device with a list price")
 
 
 OBJECTIVES: dict[str, Objective] = {

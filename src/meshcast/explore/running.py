@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import write_whole
+from meshcast.base import MeshcastError, write_whole
 from meshcast.explore.asking import explore
 from meshcast.explore.exploration import Exploration
 from meshcast.explore.plot import exploration_svg
@@ -32,10 +32,16 @@ def explore_into(
     Raises:
         MeshcastError: The space or the folder cannot be used.
     """
+    new = folder is not None and not folder.exists()
     store = (
         RunStore.opened(folder, read.space, read.text, resume=resume, command=command) if folder is not None else None
     )
-    found = explore(read.space, then=read.then, store=store, **{**read.asked, **asked})
+    try:
+        found = explore(read.space, then=read.then, store=store, **{**read.asked, **asked})
+    except MeshcastError:
+        if store is not None and new:
+            store.discard()
+        raise
     written: list[str] = []
     if store is not None and folder is not None:
         written = store.finish(found.to_json(), found.row_of)

@@ -6,7 +6,9 @@ the point is predicted. The search ends when the lowest bound is not below the v
 (`top`). This is branch and bound with the bound as its order (Land and Doig 1960); as no bound is above what a prediction
 says, the points that it returns are those of an exhaustive search.
 
-Works are given out in rounds of a fixed size, whatever the engine: which points are predicted does not depend on who does it.
+Works are given out in rounds, whatever the engine: which points are predicted does not depend on who does it. The first round has
+few points, the next ones as many as were predicted before them, up to `ROUND`: the first good step leaves out most of those
+that a full round would have had predicted beside it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
 
 ROUND = 16  # works that are given out together
+FIRST = 2  # points among them, as long as none is known
 HELD = 50_000  # points that are held at once
 ROUNDING = 1e-9
 _LOOKED_AT = 64  # points for each work of a round that may have to wait for what is being worked out already
@@ -225,6 +228,7 @@ class BestFirst:
         works: list[tuple[_Candidate, SearchWork]] = []
         waiting: list[_Candidate] = []
         asked: set[str] = set()
+        points, most = 0, max(FIRST, self.tally.evaluated)
         while heap and len(works) < ROUND and len(waiting) < _LOOKED_AT * ROUND:
             _, _, candidate = heapq.heappop(heap)
             if self._beaten(candidate):
@@ -239,7 +243,11 @@ class BestFirst:
                 earlier = self.earlier.get(candidate.number)
                 if earlier is not None:
                     self._take(candidate, earlier, record)
+                elif points == most:
+                    self._push(heap, candidate)
+                    break
                 else:
+                    points += 1
                     works.append((candidate, work))
             elif (key := key_of(work)) in asked:
                 waiting.append(candidate)

@@ -6,6 +6,7 @@ its model, devices and batch, in the order of `PlanSpace`. Points are numbered i
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -17,10 +18,16 @@ from meshcast.base import UsageError
 from meshcast.explore.plans import PlanSpace
 from meshcast.explore.point import Point
 from meshcast.explore.shape import ModelShape, model_shape
-from meshcast.hardware import named_with_changes, resolve
+from meshcast.hardware import Cluster, named_with_changes, resolve
 from meshcast.zoo import Plan, model_named
 
 MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
+
+
+@functools.lru_cache(maxsize=4096)
+def parsed_plan(text: str) -> Plan:
+    """The plan of a text: points of a sweep have few different ones."""
+    return Plan.parse(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +56,13 @@ class Combination:
         target: The model.
         asked: Options by their flat names, without a plan where plans are searched over.
         values: By the names of the axes.
+        device_on: The name of hardware that has the same device: that of all points of which only the network differs.
     """
 
     target: str
     asked: Mapping[str, Any]
     values: Mapping[str, Any]
+    device_on: str | None = None
 
     @property
     def shape(self) -> ModelShape:
@@ -93,7 +102,7 @@ class Combination:
     def counted(self) -> tuple[int, float]:
         """The devices of its points, and what a step of them gets done, as far as is said."""
         plan = self.asked.get("plan")
-        devices = self.asked.get("devices") or (Plan.parse(plan).devices if plan else 1)
+        devices = self.asked.get("devices") or (parsed_plan(plan).devices if plan else 1)
         if model_named(self.target) is None:
             return int(devices), 1.0
         shape = self.shape
@@ -150,10 +159,22 @@ class Space:
                 changes.append((name.removeprefix(HARDWARE), str(value)))
             else:
                 asked[name] = value
+        device_on = asked.get("on")
         if changes:
-            told = ",".join(f"{key}={value}" for key, value in changes)
-            asked["on"] = named_with_changes(asked["on"], resolve(asked["on"]), told, where="hardware")
-        return Combination(target=str(values.get(MODEL, self.model)), asked=asked, values=values)
+            on = str(device_on)
+            if on not in self._machines:
+                self._machines[on] = resolve(on)
+            machine = self._machines[on]
+            levels = {level.name for level in machine.levels}
+            asked["on"] = _with(on, machine, changes)
+            of_device = [change for change in changes if change[0].partition(".")[0] not in levels]
+            device_on = on if not of_device else asked["on"] if of_device == changes else _with(on, machine, of_device)
+        return Combination(target=str(values.get(MODEL, self.model)), asked=asked, values=values, device_on=device_on)
+
+    @cached_property
+    def _machines(self) -> dict[str, Cluster]:
+        """Hardware that numbers are changed of, by its name, looked up once."""
+        return {}
 
     def plans_of(self, combination: Combination) -> PlanSpace | None:
         """The plans of a combination; None where plans are not searched over."""
@@ -179,3 +200,9 @@ class Space:
         if self.plans is None:
             return self.combinations
         return sum(1 for combination in self.walk() for _ in self.plans_of(combination) or ())
+
+
+def _with(on: str, machine: Cluster, changes: list[tuple[str, str]]) -> str:
+    """The name of a machine with changes."""
+    told = ",".join(f"{key}={value}" for key, value in changes)
+    return named_with_changes(on, machine, told, where="hardware")

@@ -14,9 +14,9 @@ from meshcast.explore.plans import PlanSpace
 from meshcast.explore.questions import choice_of
 from meshcast.explore.shape import ModelShape
 from meshcast.explore.space import HARDWARE, MODEL, SETTING, Space, SpaceAxis
-from meshcast.hardware import Document, read_document
+from meshcast.hardware import Document, named_with_changes, read_document, resolve
 from meshcast.options import option_places
-from meshcast.zoo import Plan
+from meshcast.zoo import Plan, hint, model_named
 
 SCHEMA = "meshcast.space/1"
 SEARCHES = ("best", "exhaustive", "tpe", "nsga2")
@@ -68,6 +68,8 @@ class _SpaceReader:
         if self._data.get("schema") != SCHEMA:
             raise self._wrong(("schema",), f"a space has schema = {SCHEMA!r}", "write it on the first line")
         model = self._one_or_axis(MODEL, self._data.get("model"), ("model",), str)
+        named = self._data.get("model")
+        self._check_models(named if isinstance(named, list) else [named])
         asked: dict[str, Any] = {"settings": {}}
         for name, kind in (("on", str), ("devices", int)):
             if name in self._data:
@@ -81,15 +83,17 @@ class _SpaceReader:
             if name not in places and name != "stack":
                 raise self._wrong(("options", name), f"no option {name!r}", nearest(name, places))
             self._into(asked, name, name, value, ("options", name), (str, int, float, bool))
+        machines = self._machines()
         for name, value in self._hardware():
             self._axes.append(SpaceAxis(name=HARDWARE + name, values=value))
+            # Every value on one machine, and one value on all of them: what is wrong is told before anything is predicted.
+            self._check_numbers(name, [(machines[0], each) for each in value] + [(on, value[0]) for on in machines[1:]])
         plans = self._plans(asked)
         try:
             space = Space(model=model, asked=asked, axes=tuple(self._axes), plans=plans)
         except MeshcastError as error:
             raise self._wrong((), error.message, error.fix or "") from None
-        then = {name: value for name, value in self._table("then")}
-        return SpaceFile(space=space, asked=self._asked(), then=then, text=text)
+        return SpaceFile(space=space, asked=self._asked(), then=self._then(), text=text)
 
     def _into(self, table: dict[str, Any], key: str, axis: str, value: Any, place: tuple[str, ...], kind: Any) -> None:
         """Puts a value where all points have it, or makes an axis of several."""
@@ -125,6 +129,31 @@ class _SpaceReader:
             if not values or not all(isinstance(each, str) for each in values):
                 raise self._wrong(place, f"{name} is {value!r}", 'texts such as "3.35 TB/s", "2x" or "+10%"')
             yield name, tuple(values)
+
+    def _machines(self) -> list[str]:
+        """What the space runs on."""
+        given: Any = self._data.get("on")
+        machines: list[str] = given if isinstance(given, list) else [given]
+        for on in machines:
+            try:
+                resolve(on)
+            except MeshcastError as error:
+                raise self._wrong(("on",), error.message, error.fix or "") from None
+        return machines
+
+    def _check_numbers(self, name: str, tried: list[tuple[str, str]]) -> None:
+        """Refuses numbers that hardware does not have, and values that they cannot take."""
+        for on, value in tried:
+            try:
+                resolve(named_with_changes(on, resolve(on), f"{name}={value}", where="hardware"))
+            except MeshcastError as error:
+                raise self._wrong(("hardware", *name.split(".")), error.message, error.fix or "") from None
+
+    def _check_models(self, names: list[Any]) -> None:
+        """Refuses names that are neither a model's, a file's nor a function's."""
+        for name in names:
+            if isinstance(name, str) and ":" not in name and model_named(name) is None and not Path(name).exists():
+                raise self._wrong(("model",), f"no model or file {name!r}", hint(name))
 
     def _range(self, value: Mapping[str, Any], place: tuple[str, ...]) -> list[str]:
         try:
@@ -165,10 +194,12 @@ class _SpaceReader:
         """What is wanted, as `explore` takes it."""
         want = dict(self._table("want"))
         self._known(want, _WANT, ("want",))
-        found: dict[str, Any] = {}
-        for name in ("top", "search", "trials", "price", "kg_per_kwh"):
+        found: dict[str, Any] = {name: want[name] for name in ("search", "price") if name in want}
+        for name in ("top", "trials"):
             if name in want:
-                found[name] = want[name]
+                found[name] = self._number(("want", name), want[name], whole=True)
+        if "kg_per_kwh" in want:
+            found["kg_per_kwh"] = self._number(("want", "kg_per_kwh"), want["kg_per_kwh"])
         if found.get("search", "best") not in SEARCHES:
             raise self._wrong(
                 ("want", "search"), f"no search {found['search']!r}", nearest(str(found["search"]), SEARCHES)
@@ -177,6 +208,12 @@ class _SpaceReader:
             if name in want:
                 given = want[name]
                 found[name] = tuple(given) if isinstance(given, list) else (given,)
+        axes = [axis.name for axis in self._axes]
+        for name in found.get("per", ()):
+            if name not in axes:
+                raise self._wrong(("want", "per"), f"{name!r} is no axis", nearest(str(name), axes))
+        if not found.get("objectives", OBJECTIVES):
+            raise self._wrong(("want", "objectives"), "nothing is wanted", 'objectives = ["time"], or leave it out')
         for objective in found.get("objectives", ()):
             if objective not in OBJECTIVES:
                 raise self._wrong(
@@ -192,12 +229,28 @@ class _SpaceReader:
             self._known({name: value}, tuple(_LIMITS), ("limits",))
             dimension = _LIMITS[name]
             try:
-                limits[_FIELDS[name]] = parse_quantity(str(value), dimension) if dimension is not None else value
+                quantity = parse_quantity(str(value), dimension) if dimension is not None else value
             except InputError as error:
                 raise self._wrong(("limits", name), error.message, error.fix or "") from None
+            limits[_FIELDS[name]] = self._number(("limits", name), quantity, whole=name == "devices")
         if limits:
             found["constraints"] = Constraints(**limits)
         return found
+
+    def _number(self, place: tuple[str, ...], value: Any, *, whole: bool = False) -> float:
+        """A number above zero; a whole one where there are no halves of what it counts."""
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not value > 0:
+            kind = "whole number" if whole else "number"
+            raise self._wrong(place, f"{'.'.join(place)} is {value!r}, and no {kind} above zero", "such as 1")
+        return value
+
+    def _then(self) -> dict[str, Any]:
+        """Options of a second look."""
+        places = option_places()
+        for name, _ in self._table("then"):
+            if name not in places and name != "stack":
+                raise self._wrong(("then", name), f"no option {name!r}", nearest(name, places))
+        return dict(self._table("then"))
 
     def _table(self, name: str) -> Iterator[tuple[str, Any]]:
         table = self._data.get(name, {})

@@ -24,13 +24,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import VERSION, InputError, UsageError, not_written, whole_files, write_whole
+from meshcast.base import VERSION, UsageError, not_written, whole_files, write_whole
+from meshcast.explore.kept_points import POINTS, KeptOutcomes, ordered
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Space
 
-POINTS, TABLE, SPACE, SUMMARY, ENVIRONMENT = (
-    "points.jsonl", "points.parquet", "space.toml", "summary.json", "environment.json",
-)  # fmt: skip
+TABLE, SPACE, SUMMARY, ENVIRONMENT = "points.parquet", "space.toml", "summary.json", "environment.json"
 ANOTHER = "name another folder: -o DIR"
 ROWS = 20_000  # of a table that are held at once
 _TOLD = ("jax", "jaxlib", "numpy", "pyarrow", "ray", "optuna")
@@ -103,9 +102,18 @@ class RunStore:
                 if file.read(1) != b"\n":
                     file.write(b"\n")
 
-    def kept(self) -> dict[int, Outcome]:
+    def kept(self) -> KeptOutcomes:
         """Outcomes of an earlier run by the numbers of their points; what failed by a bug is asked again."""
-        return {point.number: outcome for point, outcome in read_points(self.path) if outcome.status != "failed"}
+        return KeptOutcomes(self.path)
+
+    def discard(self) -> None:
+        """Takes a folder away that nothing has come of: what was asked for could not be."""
+        if (self.path / POINTS).exists():
+            return
+        for name in (SPACE, ENVIRONMENT):
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody else has put something into it
+            self.path.rmdir()
 
     def finish(self, summary: dict[str, Any], row_of: Callable[[Point, Outcome], dict[str, Any]]) -> list[str]:
         """Writes the table and the summary; the names of the files that were written."""
@@ -124,45 +132,6 @@ def space_digest(space: Space) -> str:
         sort_keys=True,
     )
     return hashlib.sha256(said.encode()).hexdigest()
-
-
-def read_points(path: Path) -> Iterator[tuple[Point, Outcome]]:
-    """The points of a folder, in the order they were finished.
-
-    Raises:
-        InputError: There are none, or a line is none of ours.
-    """
-    file = path / POINTS
-    if not file.exists():
-        return
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                data = json.loads(line)
-            except ValueError:
-                continue  # cut off where a run was ended
-            try:
-                yield Point.from_json(data["point"]), Outcome.from_json(data["outcome"])
-            except (KeyError, TypeError) as error:
-                raise InputError(f"no point of an exploration: {error}", where=f"{file}:{number}") from None
-
-
-def ordered(path: Path) -> Iterator[tuple[Point, Outcome]]:
-    """The points of a folder in the order of the space, each once, its last outcome."""
-    places: dict[int, int] = {}
-    file = path / POINTS
-    if not file.exists():
-        return
-    at = 0
-    with file.open("rb") as lines:
-        for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut off
-                places[json.loads(line)["point"]["number"]] = at
-            at += len(line)
-        for number in sorted(places):
-            lines.seek(places[number])
-            data = json.loads(lines.readline())
-            yield Point.from_json(data["point"]), Outcome.from_json(data["outcome"])
 
 
 def merged(folders: Iterable[Path], into: Path) -> int:

@@ -11,7 +11,7 @@ from meshcast.explore.engines import Engine
 from meshcast.explore.measures import Constraints, Known
 from meshcast.explore.point import Outcome
 from meshcast.explore.search import Found, Tally
-from meshcast.explore.space import Combination, Space
+from meshcast.explore.space import Combination, Space, parsed_plan
 from meshcast.explore.work import SearchWork
 from meshcast.zoo import Plan
 
@@ -50,7 +50,7 @@ class Sweep:
                 if number in self.earlier:
                     self._take(record, SearchWork(kind="point", point=point), combination, known, self.earlier[number])
                     continue
-                shared = plan or (Plan.parse(point.plan) if point.plan is not None else None)
+                shared = plan or (parsed_plan(point.plan) if point.plan is not None else None)
                 work = SearchWork(kind="point", point=point, family=family_of(point.target, shared, point.asked))
                 waiting[given] = work, combination, known
                 given += 1

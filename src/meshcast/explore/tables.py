@@ -6,6 +6,7 @@ from meshcast.base import format_bytes, format_time
 from meshcast.explore.exploration import Exploration
 from meshcast.explore.search import Found
 from meshcast.explore.why import beside, others
+from meshcast.explore.why_none import reasons
 from meshcast.results import Section, columns, format_count, percent, print_sections
 
 WHY_ROWS = 8
@@ -21,7 +22,7 @@ def exploration_sections(exploration: Exploration, *, title: str) -> list[Sectio
     """The tables of a search."""
     best = exploration.best
     if not best:
-        return [Section(title=title, rows=[("nothing runs", _counted(exploration))])]
+        return [Section(title=title, rows=[("nothing runs", _counted(exploration)), *reasons(exploration)])]
     sections = [_table(exploration, best, title=title, note=_counted(exploration))]
     if best[0].point.plan is not None:
         sections += _why(exploration, best)

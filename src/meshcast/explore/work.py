@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from meshcast.base import MeshcastError, kept_for_good
+from meshcast.base import MeshcastError, keep_programs, kept_for_good
 from meshcast.explore.evaluating import evaluate, layers_costs
 from meshcast.explore.point import Outcome, Point
 from meshcast.jobs import LayersCost
 
 Kind = Literal["point", "layers"]
+PROGRAMS = 512  # that a worker keeps, of about a megabyte each: those of a hundred plans and more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +69,11 @@ class Worker:
 
     def __init__(self) -> None:
         self._settled = False
+        keep_programs(PROGRAMS)
 
     def answer(self, text: str) -> str:
-        """The answer to one work. Behind the first everything is loaded, and collections need not walk over it again."""
-        found = json.dumps(answer_json(done(SearchWork.from_json(json.loads(text)))))
+        """The answers to some works. Behind the first everything is loaded, and collections need not walk over it again."""
+        found = json.dumps([answer_json(done(SearchWork.from_json(data))) for data in json.loads(text)])
         if not self._settled:
             kept_for_good()
             self._settled = True
@@ -90,6 +92,16 @@ def answer_of(data: Mapping[str, Any]) -> Answer:
     if "outcome" in data:
         return Outcome.from_json(data["outcome"])
     return LayersCost(**data["layers"]) if data["layers"] is not None else None
+
+
+def works_text(works: Sequence[SearchWork]) -> str:
+    """The text that `Worker.answer` reads."""
+    return json.dumps([work.to_json() for work in works])
+
+
+def answers_of(text: str | bytes) -> list[Answer]:
+    """The answers of the text that a worker gives back."""
+    return [answer_of(data) for data in json.loads(text)]
 
 
 def failed(work: SearchWork, why: str) -> Answer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias, assert_never
 
-from meshcast.base import UsageError
+from meshcast.base import KeptBeside, UsageError
 from meshcast.hardware import Cluster, resolve
 from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline.definition import Pipeline
@@ -21,7 +21,7 @@ from meshcast.jobs.program.job import ProgramJob
 from meshcast.jobs.serving.job import ServingJob, asks_to_serve
 from meshcast.jobs.stated.source import StatedSource
 from meshcast.jobs.traced.job import TraceJob, TraceSource
-from meshcast.options import Options, given_options
+from meshcast.options import OptionParts, Options, given_options
 from meshcast.programs import ModelSource, ObjectSource, Source, Target, source_of
 from meshcast.zoo import SERVE
 
@@ -149,10 +149,8 @@ def _of_model(source: ModelSource, given: Options, cluster: Cluster) -> ProgramJ
         source.builder, plan, settings=asked.settings, devices=given.devices, platform=cluster.device.platform
     )
     # What is saved where is no part of the program: its lowering says.
-    overlap: Any = given.lowering.overlap
-    if plan.offload == "activations":
-        overlap = ",".join(filter(None, (overlap.text, "offload")))
-    options = given.having(plan=None, settings={}, attention="plain", overlap=overlap)
+    offload = plan.offload == "activations"
+    options = given.having(parts=_PLANNED.of(given.parts, offload, lambda: _without_plan(given, offload=offload)))
     if not isinstance(planned, Pipeline):
         made = ObjectSource(made=planned)
         return ProgramJob(source=made, given=given, options=options, cluster=cluster, asked=asked)
@@ -160,6 +158,17 @@ def _of_model(source: ModelSource, given: Options, cluster: Cluster) -> ProgramJ
     return PipelineJob(
         source=stages, given=given, options=options, cluster=cluster, asked=asked, part_job=_part_job(stages, cluster)
     )
+
+
+_PLANNED: KeptBeside[OptionParts] = KeptBeside(512)  # of points that differ in their hardware alone
+
+
+def _without_plan(given: Options, *, offload: bool) -> OptionParts:
+    """The parts of options whose plan is in the program by now; what it offloads is said to lowering."""
+    overlap: Any = given.lowering.overlap
+    if offload:
+        overlap = ",".join(filter(None, (overlap.text, "offload")))
+    return given.having(plan=None, settings={}, attention="plain", overlap=overlap).parts
 
 
 def _part_job(source: PipelineSource, cluster: Cluster) -> PartJob:

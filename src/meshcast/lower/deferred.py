@@ -28,7 +28,7 @@ def with_deferred_sums(schedule: Schedule, gradients: frozenset[int]) -> tuple[S
     return _KNOWN.of(schedule, gradients, lambda: _deferred(schedule, gradients))
 
 
-_KNOWN: KeptBeside[tuple[Schedule, Found]] = KeptBeside(64)
+_KNOWN: KeptBeside[tuple[Schedule, Found]] = KeptBeside()
 
 
 def _deferred(schedule: Schedule, gradients: frozenset[int]) -> tuple[Schedule, Found]:

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from meshcast.base import Group, UnsupportedError, UsageError
+from meshcast.base import Group, KeptBeside, UnsupportedError, UsageError
 from meshcast.hardware import HEALTHY, NetworkLevel, degraded
 from meshcast.network.astra.config import AstraBackend
 from meshcast.network.astra.model import Source, astra_plan
@@ -69,7 +69,7 @@ class AlphaBeta:
         known = (
             known_plans(setting.cluster.levels, setting.algorithm, setting.protocol) if self._plain else KnownPlans()
         )
-        self._plans, self._alike, self._spreads = known.of_collectives, known.of_alike, known.of_groups
+        self._plans, self._spreads = known.of_collectives, known.of_groups
 
     def plan(self, collective: Collective) -> CollectivePlan:
         """The library's plan on the links as they are."""
@@ -106,11 +106,12 @@ class AlphaBeta:
         if spread is None:
             spread = self._spreads[collective.group] = spread_over_levels(collective.group, cluster)
         # The stages of a pipeline send as many messages as they have neighbours, and most of them lie alike.
-        lying = tuple((at.level.name, at.parts, at.fewest, at.below, at.within, at.lines, at.leaving) for at in spread)
+        lying = tuple((at.parts, at.fewest, at.below, at.within, at.lines, at.leaving) for at in spread)
         alike = collective.kind, collective.payload_bytes, collective.group.size, collective.copies, lying
-        found = self._alike.get(alike)
+        known = alike_plans(tuple(at.level for at in spread), setting.algorithm, setting.protocol)
+        found = known.get(alike)
         if found is None:
-            found = self._alike[alike] = chosen(collective, cluster, spread=spread)
+            found = known[alike] = chosen(collective, cluster, spread=spread)
         return found
 
 
@@ -120,12 +121,10 @@ class KnownPlans:
 
     Attributes:
         of_collectives: By collective.
-        of_alike: By everything of a collective that its plan depends on, which is less.
         of_groups: How groups lie in the network.
     """
 
     of_collectives: dict[Collective, CollectivePlan] = field(default_factory=dict)
-    of_alike: dict[tuple[object, ...], CollectivePlan] = field(default_factory=dict)
     of_groups: dict[Group, tuple[LevelSpread, ...]] = field(default_factory=dict)
 
 
@@ -133,6 +132,17 @@ class KnownPlans:
 def known_plans(levels: tuple[NetworkLevel, ...], algorithm: str | None, protocol: str | None) -> KnownPlans:
     """What is known of a network's collectives."""
     return KnownPlans()
+
+
+@functools.lru_cache(maxsize=512)
+def alike_plans(
+    levels: tuple[NetworkLevel, ...], algorithm: str | None, protocol: str | None
+) -> dict[tuple[object, ...], CollectivePlan]:
+    """Plans of collectives over just these levels, by everything else that a plan depends on: to be added to.
+
+    A sweep over what joins hosts leaves the plans inside of a host what they were.
+    """
+    return {}
 
 
 class Flow:
@@ -308,8 +318,14 @@ def network_read(model: NetworkModel, collectives: Iterable[Collective]) -> Hash
     """
     if not isinstance(model, AlphaBeta):
         return None
-    plans = [model.plan(collective) for collective in collectives]
-    return tuple((plan.seconds, plan.in_network, tuple(_uses(plan).items())) for plan in plans)
+    return tuple([_read(model.plan(collective)) for collective in collectives])
+
+
+_READ: KeptBeside[Hashable] = KeptBeside(8192)  # of plans that sweeps come back to
+
+
+def _read(plan: CollectivePlan) -> Hashable:
+    return _READ.of(plan, None, lambda: (plan.seconds, plan.in_network, tuple(_uses(plan).items())))
 
 
 def _uses(plan: CollectivePlan) -> dict[str, float]:

@@ -63,6 +63,8 @@ def with_values(parts: OptionParts, values: Mapping[str, Any]) -> OptionParts:
     Raises:
         UsageError: There is no such option, or a value is of another kind.
     """
+    if not values:
+        return parts  # the very same: what is known of them is kept by their identity
     entire: dict[str, Any] = {
         name: each for name, each in values.items() if name in PART_KINDS and isinstance(each, PART_KINDS[name])
     }

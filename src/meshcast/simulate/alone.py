@@ -25,7 +25,7 @@ Times = tuple[Length, list[float], list[float]]  # the block's length, and when 
 
 # A step of an order: its number, its stream, what it waits for on other streams, and whether it takes all of them.
 Link = tuple[int, int, tuple[int, ...], bool]
-_CHAINS: KeptBeside[tuple[Link, ...]] = KeptBeside(1024)  # some orders for each block of as many programs as are kept
+_CHAINS: KeptBeside[tuple[Link, ...]] = KeptBeside(of_program=16)  # some orders for each block
 
 
 def chain_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[Link, ...]:
@@ -131,7 +131,7 @@ def events_alone(
 
 # By stream, in their order: kernels and what each waits for.
 Part = dict[int, tuple[tuple[int, tuple[int, ...]], ...]]
-_PARTS: KeptBeside[tuple[tuple[Part, int | None], ...]] = KeptBeside(1024)
+_PARTS: KeptBeside[tuple[tuple[Part, int | None], ...]] = KeptBeside(of_program=16)
 
 
 def _parts_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[tuple[Part, int | None], ...]:

@@ -351,7 +351,7 @@ def _add(groups: dict[Group, GroupTime], more: GroupTime) -> None:
     groups[more.group] = more
 
 
-_STREAMS: KeptBeside[tuple[str, ...]] = KeptBeside(1024)  # of each block of as many programs as plans are kept of
+_STREAMS: KeptBeside[tuple[str, ...]] = KeptBeside(of_program=16)  # of each block
 
 
 def streams_of(block: BlockPlan) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Executed:
         return round(sum(n * k.collective.sent_bytes for k, n in self.kernels if k.collective is not None))
 
 
-_EXECUTED: KeptBeside[Executed] = KeptBeside(128)  # a pipeline has nine programs, and times take few ways through each
+_EXECUTED: KeptBeside[Executed] = KeptBeside(of_program=2)  # times take few ways through each
 
 
 def executed(plan: BlockPlan, taken: tuple[int, ...], walked: Callable[[], Iterable[tuple[Kernel, int]]]) -> Executed:

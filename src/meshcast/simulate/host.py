@@ -194,7 +194,7 @@ def _is_graph(neighbours: Sequence[Step], graphs: bool) -> bool:
     return graphs and len(neighbours) >= MIN_GRAPH
 
 
-_RUNS: KeptBeside[list[list[Step]]] = KeptBeside(1024)  # of the blocks of as many programs as are kept
+_RUNS: KeptBeside[list[list[Step]]] = KeptBeside(of_program=16)  # of each block
 
 
 def _runs(steps: tuple[Step, ...]) -> list[list[Step]]:

@@ -76,7 +76,7 @@ class Channels:
         return max(self.by_group.values(), default=0)
 
 
-_PLANS: KeptBeside[BlockPlan] = KeptBeside(64)  # a pipeline has nine programs, and a sweep goes on with its neighbours
+_PLANS: KeptBeside[BlockPlan] = KeptBeside()
 
 
 def plan(schedule: Schedule, scheduling: Scheduling | None = None, *, reorder: bool = True) -> BlockPlan:

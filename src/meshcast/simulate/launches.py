@@ -84,7 +84,7 @@ def hidden_launches(lowered: LoweredProgram, device: Device) -> int:
     return _HIDDEN.of(lowered, (cores, architecture), lambda: _hidden_launches(lowered, cores, architecture))
 
 
-_HIDDEN: KeptBeside[int] = KeptBeside(64)  # of as many programs as plans are kept of
+_HIDDEN: KeptBeside[int] = KeptBeside()
 
 
 def _hidden_launches(lowered: LoweredProgram, cores: int, architecture: str) -> int:

@@ -61,7 +61,7 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned:
 
 
 # With the program that it is of, which holds its tensors and arguments: no others have their identity.
-_KNOWN: KeptBeside[tuple[LoweredProgram, MemoryUse]] = KeptBeside(256)
+_KNOWN: KeptBeside[tuple[LoweredProgram, MemoryUse]] = KeptBeside(of_program=4)
 
 
 def _peak_memory(lowered: LoweredProgram, device: Device | None, *, tuned: bool) -> MemoryUse:

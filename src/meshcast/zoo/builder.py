@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import math
@@ -70,11 +71,7 @@ class Builder:
 
     def overrides(self, mode: str | None = None) -> dict[str, Any]:
         """What may be overridden, with its default: the mode, the function's keywords, the configuration's fields."""
-        keywords = {
-            name: parameter.default
-            for name, parameter in inspect.signature(self._function(mode or self.mode)).parameters.items()
-            if name not in ("config", "mesh")
-        }
+        keywords = _keywords(self._function(mode or self.mode))
         fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(self.config)}
         presets = {name: value for name, value in self.presets if name in keywords}
         return {"mode": mode or self.mode} | keywords | presets | fields | self._answering(mode or self.mode)
@@ -179,3 +176,10 @@ def _setting(name: str, value: Any, default: Any, *, least: int) -> Any:
             f"the setting {name} is {wanted}, not {value!r}", where="--set", fix=f"its default is {default!r}"
         )
     return value
+
+
+@functools.cache
+def _keywords(function: Callable[..., Program]) -> dict[str, Any]:
+    """Keywords that a function of a model's module takes, with their defaults: not to be changed."""
+    parameters = inspect.signature(function).parameters
+    return {name: each.default for name, each in parameters.items() if name not in ("config", "mesh")}

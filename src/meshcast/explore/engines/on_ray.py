@@ -6,13 +6,12 @@ again wherever there is room, and what it was doing is given out again (`lanes`)
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from meshcast.base import UnsupportedError, how_to_install
 from meshcast.explore.engines.lanes import DiedError, Lanes
-from meshcast.explore.work import Answer, SearchWork, Worker, answer_of
+from meshcast.explore.work import Answer, SearchWork, Worker, answers_of, works_text
 
 
 class OnRay:
@@ -38,17 +37,17 @@ class OnRay:
         """Each work's number and answer, as they come."""
         return self._lanes.answers(works)
 
-    def _do(self, lane: int, work: SearchWork) -> Answer:
+    def _do(self, lane: int, works: Sequence[SearchWork]) -> list[Answer]:
         if self._actors[lane] is None:
             # Where a machine has gone there may be no core left for a new actor: it shares those of others, and does not wait.
             actor = self._actor.options(num_cpus=0) if self._died[lane] else self._actor
             self._actors[lane] = actor.remote()
         try:
-            found = self._ray.get(self._actors[lane].answer.remote(json.dumps(work.to_json())))
+            found = self._ray.get(self._actors[lane].answer.remote(works_text(works)))
         except self._ray.exceptions.RayError as error:  # the actor, its machine, or what it stored has gone
             self._actors[lane], self._died[lane] = None, True
             raise DiedError(str(error).splitlines()[0]) from None
-        return answer_of(json.loads(found))
+        return answers_of(found)
 
     def close(self) -> None:
         """Ends the actors, and the cluster's connection if it was made here."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from meshcast.base import Child, ChildCrashedError, ChildFailedError
 from meshcast.explore.engines.lanes import DiedError, Lanes
-from meshcast.explore.work import Answer, SearchWork, answer_of
+from meshcast.explore.work import Answer, SearchWork, answers_of, works_text
 
 WORKER = "meshcast.explore.engines.worker"
-LONGEST_S = 3600.0  # of one work: a compiler may take minutes
+LONGEST_S = 3600.0  # of what is handed over together: a compiler may take minutes, and then one work goes alone
 
 
 class Processes:
@@ -25,12 +24,12 @@ class Processes:
         """Each work's number and answer, as they come."""
         return self._lanes.answers(works)
 
-    def _do(self, lane: int, work: SearchWork) -> Answer:
+    def _do(self, lane: int, works: Sequence[SearchWork]) -> list[Answer]:
         try:
-            found = self._children[lane].request({}, json.dumps(work.to_json()).encode(), timeout_s=LONGEST_S)
+            found = self._children[lane].request({}, works_text(works).encode(), timeout_s=LONGEST_S)
         except (ChildCrashedError, ChildFailedError) as error:
             raise DiedError(str(error)) from None
-        return answer_of(json.loads(found))
+        return answers_of(found)
 
     def close(self) -> None:
         """Ends the processes."""

@@ -164,7 +164,7 @@ class PipelineJob:
         return replace(run, whole=False, job_devices=devices, interval=self.interval, brief=self.brief), names
 
 
-_NAMES: KeptBeside[tuple[str, ...]] = KeptBeside(64)  # of results, by program
+_NAMES: KeptBeside[tuple[str, ...]] = KeptBeside()  # of results, by program
 
 
 def _check_asked(pipeline: Pipeline, options: Options) -> None:

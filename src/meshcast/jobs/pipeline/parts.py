@@ -193,7 +193,7 @@ def predicted_part(estimate: PartEstimate, *, timed: bool) -> PartEstimate:
     return replace(estimate, predictions=predictions, streaming_s=streaming)
 
 
-_SUMMING: KeptBeside[LoweredProgram] = KeptBeside(64)  # without sums of gradients, as one object for all hardware
+_SUMMING: KeptBeside[LoweredProgram] = KeptBeside()  # without sums of gradients, as one object for all hardware
 
 
 def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tuple[Deferred, ...]]:

@@ -70,7 +70,7 @@ class PartProgram:
 
 
 # A sweep over hardware asks the same programs again and again; nobody changes what is found.
-_SELECTED: KeptBeside[Values] = KeptBeside(512)
+_SELECTED: KeptBeside[Values] = KeptBeside(of_program=8)
 
 
 def _selected(values: zip[tuple[str, Tensor]], prefix: str) -> Values:

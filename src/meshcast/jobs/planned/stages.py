@@ -7,10 +7,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
-from meshcast.base import InfeasibleError, UnsupportedError, UsageError
+from meshcast.base import InfeasibleError, UnsupportedError, UsageError, kept_for_programs
 from meshcast.jobs.pipeline import Part, Pipeline, pipeline_of
 from meshcast.jobs.planned.settings import check, microbatches_of, near_divisors
 from meshcast.partition import ask_ahead
@@ -271,7 +270,7 @@ def _different_parts(
         number += same
 
 
-@lru_cache(maxsize=64)
+@kept_for_programs
 def _passes(key: _PartKey) -> tuple[Any, ...]:
     from meshcast.jobs.planned.programs import pass_programs
 
@@ -281,7 +280,7 @@ def _passes(key: _PartKey) -> tuple[Any, ...]:
     return forward, *rest
 
 
-@lru_cache(maxsize=64)
+@kept_for_programs
 def _update(key: _PartKey) -> Any:
     from meshcast.jobs.planned.programs import update_program
 

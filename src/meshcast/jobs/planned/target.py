@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import UndividedError, UnsupportedError, UsageError
+from meshcast.base import UndividedError, UnsupportedError, UsageError, kept_for_programs
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned.inference import inference_program
 from meshcast.jobs.planned.settings import check_devices, near_divisors, step_settings
@@ -114,7 +113,7 @@ def no_model(text: str) -> UsageError:
     )
 
 
-@lru_cache(maxsize=16)
+@kept_for_programs
 def _program(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...], platform: str) -> Program:
     """One program on all devices."""
     keep_off_accelerators()
@@ -126,7 +125,7 @@ def _program(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...]
     return replace(program, notes=builder.remarks(plan.mesh, **dict(settings)))
 
 
-@lru_cache(maxsize=16)
+@kept_for_programs
 def _pipeline(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...], platform: str) -> Pipeline:
     """A pipeline of programs."""
     keep_off_accelerators()

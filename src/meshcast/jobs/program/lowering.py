@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from meshcast.base import UnsupportedError, UsageError
+from meshcast.base import UnsupportedError, UsageError, programs_kept
 from meshcast.hardware import Device
 from meshcast.jobs.program.deadlocks import check_program
 from meshcast.lower import (
@@ -27,7 +27,6 @@ from meshcast.workload import ReadOptions, may_deadlock, read_workload, register
 
 # Lowered programs by content, the latest last: the same program on other hardware, or at another fidelity, starts from there.
 _LOWERED: OrderedDict[tuple[object, ...], LoweredProgram] = OrderedDict()
-KEPT_PROGRAMS = 32
 _NOTHING = InWords("", Overlap())
 
 
@@ -93,7 +92,7 @@ def _kept(
         if program.devices > 1 and may_deadlock(found.workload):
             check_program(program)
     _LOWERED[key] = found
-    while len(_LOWERED) > KEPT_PROGRAMS:
+    while len(_LOWERED) > programs_kept():
         _LOWERED.popitem(last=False)
     return found
 

@@ -47,7 +47,7 @@ def check_arrangement(run: Run) -> None:
     arranged(known, run.cluster, run.devices, collectives_of(run))
 
 
-_COLLECTIVES: KeptBeside[Counter[Collective]] = KeptBeside(64)  # of as many programs as plans are kept of
+_COLLECTIVES: KeptBeside[Counter[Collective]] = KeptBeside()
 
 
 def collectives_of(run: Run) -> Counter[Collective]:

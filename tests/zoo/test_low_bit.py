@@ -76,10 +76,9 @@ def test_ternary_weights_are_three_codes() -> None:
 
 def test_noise_is_drawn_from_seeds_and_only_where_it_is_asked_for() -> None:
     plain = build("fqconv-kws-tiny-forward")[1][1]
-    noisy_fn, (params, data), _ = build("fqconv-kws-tiny-forward", converter_noise=0.5)
-    assert set(plain) == {"inputs"} and set(data) == {"inputs", "seeds"}
-    given = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, jnp.float32), params)
-    assert given  # abstract ones have every leaf
+    noisy = build("fqconv-kws-tiny-forward", converter_noise=0.5)[1][1]
+    assert set(plain) == {"inputs"}
+    assert set(noisy) == {"inputs", "seeds"}
     config = SMALL_WORDS
     inputs = jnp.asarray(np.random.default_rng(0).normal(size=(4, config.frames, config.coefficients)), jnp.float32)
     made = start(keyword_weights(config), keywords(config), config, inputs, jax.random.key(0))
@@ -93,7 +92,8 @@ def test_noise_is_drawn_from_seeds_and_only_where_it_is_asked_for() -> None:
     for noise in (Noise(weights=0.5), Noise(activations=0.5), Noise(converter=0.5)):
         first, again, other = scores(noise, 0), scores(noise, 0), scores(noise, 1)
         assert jnp.array_equal(first, again)
-        assert not jnp.array_equal(first, other) and not jnp.array_equal(first, silent)
+        assert not jnp.array_equal(first, other)
+        assert not jnp.array_equal(first, silent)
 
 
 def test_parameters_are_stored_in_their_bits() -> None:
@@ -116,8 +116,8 @@ def test_fewer_bits_are_fewer_bytes_and_no_slower() -> None:
         )
     ]
     arguments = [each.memory.arguments for each in found]
-    assert arguments == sorted(arguments, reverse=True) and len(set(arguments)) == 3
-    times = [each.step_time_s for each in found]
+    assert arguments == sorted(set(arguments), reverse=True)
+    times = [each.step_time_s or 0.0 for each in found]
     assert times == sorted(times, reverse=True)
 
 

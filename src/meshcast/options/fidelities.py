@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meshcast.base import UsageError, nearest
 from meshcast.estimate import (
+    MODELLED_KINDS,
     Estimator,
     Profiled,
     estimator_names,
@@ -42,7 +43,7 @@ def common_fidelity(devices: Sequence[Device]) -> str:
     """The best fidelity of `auto` that all of some devices have: kernels measured on every one of them, or a model of all."""
     if all(measured_kernels(device) is not None for device in devices):
         return "profiled"
-    return "analytical" if all(device.kind in ("gpu", "tpu") for device in devices) else "roofline"
+    return "analytical" if all(device.kind in MODELLED_KINDS for device in devices) else "roofline"
 
 
 def check_fidelity(name: str) -> None:

@@ -12,7 +12,7 @@ import jax
 from jax.typing import DTypeLike
 
 from meshcast.zoo.fully_quantised import edges, inference, scored, training, unit
-from meshcast.zoo.low_bit import Arithmetic, Noise
+from meshcast.zoo.low_bit import Noise, QuantisedArithmetic
 from meshcast.zoo.program import Program
 from meshcast.zoo.shapes.low_bit import CifarConfig
 
@@ -39,7 +39,7 @@ def weights(config: CifarConfig) -> dict[str, Any]:
 def network_of(config: CifarConfig) -> Any:
     """The network: `(params, inputs, arithmetic) -> scores`."""
 
-    def network(params: Any, inputs: jax.Array, arithmetic: Arithmetic) -> jax.Array:
+    def network(params: Any, inputs: jax.Array, arithmetic: QuantisedArithmetic) -> jax.Array:
         x = arithmetic.entered(inputs, params["input"])
         x = arithmetic.left([arithmetic.convolved(x, params["first"], edge=True)], params["first"])
         for stage, blocks in enumerate(params["stages"]):

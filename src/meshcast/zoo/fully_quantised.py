@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.zoo.frame import supervised_program
-from meshcast.zoo.low_bit import Arithmetic, ClipsFromBatch, FakeQuantised, IntegerOnly, Noise, integer_layer
+from meshcast.zoo.low_bit import ClipsFromBatch, FakeQuantised, IntegerOnly, Noise, QuantisedArithmetic, integer_layer
 from meshcast.zoo.program import Program, jit_options
 from meshcast.zoo.shapes.low_bit import LowBitConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
@@ -19,7 +19,7 @@ from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 AXES = ("data",)
 EDGES = ("first", "head")
 """The layers of the edges' width; the first takes what has both signs."""
-Network = Callable[[Any, jax.Array, Arithmetic], jax.Array]
+Network = Callable[[Any, jax.Array, QuantisedArithmetic], jax.Array]
 """`(params, inputs, arithmetic) -> scores`: `{"input", "first", ..., "pool", "head"}`, whatever the network is between."""
 
 
@@ -37,7 +37,7 @@ def edges(first: Any, inputs: int, config: LowBitConfig, dimensions: int) -> dic
     return {"input": {"clip": scalar}, "first": first, "pool": {"clip": scalar}, "head": head}
 
 
-def scored(x: Any, params: Any, arithmetic: Arithmetic) -> jax.Array:
+def scored(x: Any, params: Any, arithmetic: QuantisedArithmetic) -> jax.Array:
     """Scores of what the last layer gives: its mean over positions, by the head."""
     pooled = arithmetic.left([arithmetic.pooled(x)], params["pool"], edge=True)
     scores = arithmetic.convolved(pooled, params["head"], edge=True)
@@ -77,7 +77,7 @@ def integers(params: Any, config: LowBitConfig, held_in: DTypeLike | None = None
         if isinstance(tree, dict) and "clip" not in tree and "kernel" not in tree:
             return {key: converted(each, key) for key, each in tree.items()}
         edge = name in (*EDGES, "input", "pool")
-        found = {}
+        found: dict[str, jax.Array] = {}
         if "kernel" in tree:
             after = {"first": 0, "head": wide}.get(name, half)
             found |= integer_layer(tree, config, edge=edge, after=after, held_in=held_in)

@@ -14,7 +14,7 @@ import jax
 from jax.typing import DTypeLike
 
 from meshcast.zoo.fully_quantised import edges, inference, scored, training, unit
-from meshcast.zoo.low_bit import Arithmetic, Noise
+from meshcast.zoo.low_bit import Noise, QuantisedArithmetic
 from meshcast.zoo.program import Program
 from meshcast.zoo.shapes.low_bit import KeywordConfig
 
@@ -31,7 +31,7 @@ def weights(config: KeywordConfig) -> dict[str, Any]:
 def network_of(config: KeywordConfig) -> Any:
     """The network: `(params, inputs, arithmetic) -> scores`."""
 
-    def network(params: Any, inputs: jax.Array, arithmetic: Arithmetic) -> jax.Array:
+    def network(params: Any, inputs: jax.Array, arithmetic: QuantisedArithmetic) -> jax.Array:
         x = arithmetic.entered(inputs, params["input"])
         x = arithmetic.left([arithmetic.convolved(x, params["first"], edge=True)], params["first"])
         for w, dilation in zip(params["layers"], config.dilations, strict=True):

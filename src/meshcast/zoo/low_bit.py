@@ -8,9 +8,9 @@ an operation of its own (Verhoef et al., "FQ-Conv: Fully Quantized Convolution f
 arXiv 1912.09356, 2019). Rounding passes gradients straight through (Bengio 2013); the clip's are its own, so that s learns from
 what is rounded and what is clipped.
 
-A network is written once over an `Arithmetic`. `FakeQuantised` trains it: floats that quantisers have rounded. `IntegerOnly`
-runs it: codes in 2, 4 or 8 bits, products summed in i32, sums scaled, rounded and stored again. An activation's code is
-`q - 2^(bits - 1)`, so that every type is signed; what that shifts a sum by is an integer for each channel, `offset`.
+A network is written once over a `QuantisedArithmetic`. `FakeQuantised` trains it: floats that quantisers have rounded.
+`IntegerOnly` runs it: codes in 2, 4 or 8 bits, products summed in i32, sums scaled, rounded and stored again. An activation's
+code is `q - 2^(bits - 1)`, so that every type is signed; what that shifts a sum by is an integer for each channel, `offset`.
 """
 
 from __future__ import annotations
@@ -40,25 +40,36 @@ class Numbers(NamedTuple):
 class Noise:
     """Standard deviations of Gaussian noise, each in steps of its quantiser; the first and the last layer have none.
 
+    Those that are not zero may be traced, so that one program serves several levels.
+
     Attributes:
         weights: Of cells that hold weights.
         activations: Of what is applied to them.
         converter: Of the converter that a sum of products is read by, in steps of what it gives.
     """
 
-    weights: float = 0.0
-    activations: float = 0.0
-    converter: float = 0.0
+    weights: float | jax.Array = 0.0
+    activations: float | jax.Array = 0.0
+    converter: float | jax.Array = 0.0
 
     def __bool__(self) -> bool:
         """Whether there is any."""
-        return bool(self.weights or self.activations or self.converter)
+        return self.in_products or _is_noisy(self.converter)
+
+    @property
+    def in_products(self) -> bool:
+        """Whether what is multiplied has any."""
+        return _is_noisy(self.weights) or _is_noisy(self.activations)
+
+
+def _is_noisy(deviation: float | jax.Array) -> bool:
+    return isinstance(deviation, jax.Array) or deviation > 0
 
 
 NOISELESS = Noise()
 
 
-class Arithmetic(Protocol):
+class QuantisedArithmetic(Protocol):
     """What a quantised network is computed in."""
 
     def entered(self, x: jax.Array, w: Layer) -> Numbers:
@@ -113,8 +124,8 @@ class _Noisy:
         self._config, self._noise, self._key = config, noise, key
         self._draws = 0
 
-    def _noisy(self, x: jax.Array, deviation: float, step: jax.Array | float, *, edge: bool) -> jax.Array:
-        if not deviation or edge or self._key is None:
+    def _noisy(self, x: jax.Array, deviation: float | jax.Array, step: jax.Array | float, *, edge: bool) -> jax.Array:
+        if edge or self._key is None or not _is_noisy(deviation):
             return x
         self._draws += 1
         key = jax.random.fold_in(self._key, self._draws)
@@ -135,11 +146,11 @@ class FakeQuantised(_Noisy):
         super().__init__(config, noise, key)
 
     def entered(self, x: jax.Array, w: Layer) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         return quantised(x, w["clip"], signed_steps(self._config.edge_bits), signed=True)
 
     def convolved(self, x: Numbers, w: Layer, *, stride: int = 1, dilation: int = 1, edge: bool = False) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         steps = signed_steps(self._weight_bits(edge=edge))
         kernel = quantised(w["kernel"], w["weight_clip"], steps, signed=True)
         cells = self._noisy(kernel.values, self._noise.weights, kernel.step, edge=edge)
@@ -147,14 +158,14 @@ class FakeQuantised(_Noisy):
         return Numbers(_convolution(_padded(applied, w, dilation, 0), cells, stride, dilation), kernel.step * x.step)
 
     def left(self, terms: Sequence[Numbers], w: Layer, *, edge: bool = False) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         total = sum((term.values for term in terms[1:]), start=terms[0].values)
         steps = unsigned_steps(self._bits(edge=edge))
         read = self._noisy(total, self._noise.converter, jnp.exp(w["clip"]) / steps, edge=edge)
         return quantised(read, w["clip"], steps, signed=False)
 
     def pooled(self, x: Numbers) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         return Numbers(jnp.mean(x.values, axis=_positions(x.values), keepdims=True), x.step)
 
 
@@ -169,17 +180,17 @@ class ClipsFromBatch(FakeQuantised):
         self._spread = spread
 
     def entered(self, x: jax.Array, w: Layer) -> Numbers:
-        """See `Arithmetic`; the clip is the largest."""
+        """See `QuantisedArithmetic`; the clip is the largest."""
         w["clip"] = jnp.log(jnp.max(jnp.abs(x)))
         return super().entered(x, w)
 
     def convolved(self, x: Numbers, w: Layer, *, stride: int = 1, dilation: int = 1, edge: bool = False) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         w["weight_clip"] = jnp.log(self._spread * jnp.std(w["kernel"]))
         return super().convolved(x, w, stride=stride, dilation=dilation, edge=edge)
 
     def left(self, terms: Sequence[Numbers], w: Layer, *, edge: bool = False) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         total = sum((term.values for term in terms[1:]), start=terms[0].values)
         w["clip"] = jnp.log(self._spread * jnp.sqrt(jnp.mean(jnp.square(total))))
         return super().left(terms, w, edge=edge)
@@ -207,26 +218,26 @@ class IntegerOnly(_Noisy):
         return self._held_in or storage(bits)
 
     def entered(self, x: jax.Array, w: Layer) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         steps = signed_steps(self._config.edge_bits)
         codes = jnp.clip(jnp.round(x / w["step"]), -steps, steps)
         return Numbers(codes.astype(self._type(self._config.edge_bits)), w["step"])
 
     def convolved(self, x: Numbers, w: Layer, *, stride: int = 1, dilation: int = 1, edge: bool = False) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         taken, kernel = _padded(x.values, w, dilation, x.zero), w["kernel"]
-        if (self._noise.weights or self._noise.activations) and not edge:
+        if self._noise.in_products and not edge:
             taken = self._noisy(taken.astype(jnp.float32), self._noise.activations, 1.0, edge=edge)
             kernel = self._noisy(kernel.astype(jnp.float32), self._noise.weights, 1.0, edge=edge)
             sums = _convolution(taken, kernel, stride, dilation) + w["offset"].astype(jnp.float32)
         else:
-            wide = max((taken.dtype, kernel.dtype), key=lambda dtype: jnp.iinfo(dtype).bits)
+            wide = max((taken.dtype, kernel.dtype), key=_bits)
             taken, kernel = taken.astype(wide), kernel.astype(wide)
             sums = _convolution(taken, kernel, stride, dilation, jnp.int32) + w["offset"]
         return Numbers(sums, x.step * w["weight_step"])
 
     def left(self, terms: Sequence[Numbers], w: Layer, *, edge: bool = False) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         bits = self._bits(edge=edge)
         steps, zero = unsigned_steps(bits), -(2 ** (bits - 1))
         scaled = [(term.values.astype(jnp.float32) - term.zero) * (term.step / w["step"]) for term in terms]
@@ -235,7 +246,7 @@ class IntegerOnly(_Noisy):
         return Numbers(codes.astype(self._type(bits)), w["step"], zero)
 
     def pooled(self, x: Numbers) -> Numbers:
-        """See `Arithmetic`."""
+        """See `QuantisedArithmetic`."""
         axes = _positions(x.values)
         count = 1
         for axis in axes:
@@ -252,6 +263,10 @@ def integer_layer(w: Layer, config: LowBitConfig, *, edge: bool, after: int, hel
     codes = jnp.round(kernel.values / kernel.step).astype(jnp.int32)
     offset = -after * jnp.sum(codes, axis=tuple(range(codes.ndim - 1)))
     return {"kernel": codes.astype(held_in or storage(bits)), "weight_step": kernel.step, "offset": offset}
+
+
+def _bits(dtype: Any) -> int:
+    return int("".join(filter(str.isdigit, str(dtype))))
 
 
 def _positions(x: jax.Array) -> tuple[int, ...]:

@@ -86,6 +86,9 @@ from meshcast.estimate.systolic.files import read_config as read_config
 from meshcast.estimate.systolic.files import read_layers as read_layers
 from meshcast.estimate.systolic.layer import Layer as Layer
 from meshcast.estimate.systolic.model import LayerResult as LayerResult
+from meshcast.estimate.systolic_lines import FittedLines as FittedLines
+from meshcast.estimate.systolic_lines import LatencyLine as LatencyLine
+from meshcast.estimate.systolic_lines import ProductLines as ProductLines
 from meshcast.estimate.tpu.estimator import TpuAnalytical as TpuAnalytical
 from meshcast.estimate.tpu.parameters import TPU_COMPILER as TPU_COMPILER
 from meshcast.estimate.tpu.parameters import TPU_SCHEMA as TPU_SCHEMA

@@ -68,7 +68,8 @@ def why_not_taken(estimate: EstimateOptions, fidelity: str) -> UsageError | None
         return UsageError(
             f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
         )
-    if estimate.profile is not None and "profiled" not in _chain(fidelity):
+    fitted = estimate.simulator is not None and fidelity == "simulated"  # lines of a simulator's own
+    if estimate.profile is not None and "profiled" not in _chain(fidelity) and not fitted:
         return UsageError(
             f"fidelity {fidelity!r} does not look at measured kernels",
             where="--profile",
@@ -133,10 +134,11 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
     if (refused := why_not_taken(options.estimate, fidelity)) is not None:
         raise refused
     names = _chain(fidelity)
+    if fidelity == "simulated":
+        lines = None if options.estimate.profile is None else Path(options.estimate.profile)
+        simulated = load_simulator(options.estimate.simulator, device, lines)
+        return (simulated, *(load_estimator(name) for name in names[1:])), ()
     if options.estimate.profile is None:
-        if fidelity == "simulated":
-            simulated = load_simulator(options.estimate.simulator, device)
-            return (simulated, *(load_estimator(name) for name in names[1:])), ()
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)
         return tuple(load_estimator(name) for name in names), ()

@@ -77,6 +77,7 @@ def write_workspace(folder: Path) -> Path:
         (project / name).write_text(STEP)
     (project / "train.py").write_text(TRAIN)
     _write_recordings(project)
+    _write_products(project)
     shutil.copy(ROOT / "examples" / "pytorch" / "gpt.py", project / "gpt.py")
     for name in ("path/to", "path/to/model"):
         (project / name).mkdir(parents=True, exist_ok=True)
@@ -126,6 +127,13 @@ def _ground_truth(folder: Path) -> None:
     for name in ("collectives.csv", "runs.csv", "tpu_ops.csv"):
         shutil.copy(FIXTURES / name, folder / name)
     shutil.copy(FIXTURES / "astra_sim.csv", folder / "astra_sim_reference.csv")
+
+
+def _write_products(project: Path) -> None:
+    """Measured products of a systolic array, as somebody might time them."""
+    sides = (64, 256, 1024)
+    rows = [f"{m},{k},{n},{1 + m * k * n / 1e7}" for m in sides for k in sides for n in sides]
+    (project / "products.csv").write_text("\n".join(["m,k,n,time_us", *rows, ""]))
 
 
 def _write_recordings(project: Path) -> None:

@@ -33,21 +33,23 @@ def kernels_of(op: str, shape: dict[str, str], dtype: str = "f16") -> list[Kerne
 
 
 def test_cycles_of_a_product_by_hand() -> None:
-    assert MODEL.cycles(128, 128, 128) == 3 * 128 + 128 - 2
-    assert MODEL.cycles(1024, 256, 512) == min((384 + 1024 - 2) * 2 * 4, (384 + 256 - 2) * 8 * 4)
-    assert MODEL.cycles(1, 129, 1) == min((384 + 1 - 2) * 2, 384 + 129 - 2)
+    assert MODEL.products.cycles(128, 128, 128) == 3 * 128 + 128 - 2
+    assert MODEL.products.cycles(1024, 256, 512) == min((384 + 1024 - 2) * 2 * 4, (384 + 256 - 2) * 8 * 4)
+    assert MODEL.products.cycles(1, 129, 1) == min((384 + 1 - 2) * 2, 384 + 129 - 2)
 
 
 @pytest.mark.parametrize(
     ("size", "slope", "start"), [(127, 0.002762, 0.059902), (128, 0.00036, 0.780070), (1024, 0.00020227, 29.721747)]
 )
 def test_products_take_the_line_of_their_largest_side(size: int, slope: float, start: float) -> None:
-    assert MODEL.product_us(64, size, 32) == pytest.approx(slope * MODEL.cycles(64, size, 32) + start)
+    assert MODEL.products.microseconds(64, size, 32) == pytest.approx(
+        slope * MODEL.products.cycles(64, size, 32) + start
+    )
 
 
 @given(m=SIDES, n=SIDES, k=SIDES)
 def test_a_product_and_its_transpose_take_the_same_time(m: int, n: int, k: int) -> None:
-    assert MODEL.product_us(m, n, k) == MODEL.product_us(n, m, k) > 0
+    assert MODEL.products.microseconds(m, n, k) == MODEL.products.microseconds(n, m, k) > 0
 
 
 def test_elementwise_lines_and_the_shape_rule_by_hand() -> None:
@@ -78,7 +80,9 @@ def test_a_function_in_a_program_is_recognised(op: str, line: str) -> None:
 
 def test_products_and_norms_in_programs() -> None:
     (product,) = kernels_of("matmul", {"M": "64", "N": "256", "K": "512"})
-    assert ScaleSimTpu().estimate([product], V4).time[0] == pytest.approx(1e-6 * MODEL.product_us(64, 256, 512))
+    assert ScaleSimTpu().estimate([product], V4).time[0] == pytest.approx(
+        1e-6 * MODEL.products.microseconds(64, 256, 512)
+    )
     ops = tuple(f"stablehlo.{name}" for name in ("convert", "reduce", "multiply", "reduce", "sqrt", "divide"))
     plain = Kernel(name="norm", kind=KernelKind.REDUCTION, dtype="f16", elements=4096, shape=(8, 512), ops=ops)
     centred = replace(plain, ops=(*ops, "stablehlo.subtract"))
@@ -98,7 +102,7 @@ def test_what_it_does_not_know_is_said() -> None:
     assert "f16" in model.supports(gemm(64, 64, 64), V4).reason
     batched = gemm(64, 64, 64, batch=3, dtype="f16", out="f16")
     assert model.supports(batched, V4).level == "approximate"
-    assert model.estimate([batched], V4).time[0] == pytest.approx(3e-6 * MODEL.product_us(64, 64, 64))
+    assert model.estimate([batched], V4).time[0] == pytest.approx(3e-6 * MODEL.products.microseconds(64, 64, 64))
     (sine,) = kernels_of("sine", {"dims": "128x128"})
     assert "additions" in model.supports(sine, V4).reason
     (both,) = kernels_of("silu", {"dims": "128x128"})
@@ -135,7 +139,7 @@ def predicted(op: str, shape: dict[str, str], dtype: str, **options: Any) -> Pre
 @pytest.mark.parametrize(
     ("op", "shape", "seconds"),
     [
-        ("matmul", {"M": "64", "N": "256", "K": "512"}, 1e-6 * MODEL.product_us(64, 256, 512)),
+        ("matmul", {"M": "64", "N": "256", "K": "512"}, 1e-6 * MODEL.products.microseconds(64, 256, 512)),
         ("add", {"dims": "256x512"}, 1e-6 * MODEL.elementwise_us("add", (256, 512))),
     ],
 )

@@ -63,6 +63,15 @@ def test_facts_cover_the_numbers(device: Device) -> None:
 def test_plausible_for_its_kind(device: Device) -> None:
     year = int(device.released)
     assert 2017 <= year <= 2026
+    if device.kind == "npu":
+        assert device.cells is not None
+        cells = device.cells
+        # The rate of 8 bits is that of the array: in steps of its inputs, weights in the fewest columns.
+        slices, steps = -(-2 // cells.cell_bits), -(-8 // cells.input_bits)
+        peak = 2 * cells.rows * (cells.columns // slices) * cells.arrays * device.clock_hz / steps
+        assert device.matrix_flops["i8"] == pytest.approx(peak, rel=0.01)
+        assert 0.1e9 <= device.memory_bandwidth <= 100e9
+        return
     assert 8 * 2**30 <= device.memory_bytes <= 1e12
     if device.kind != "cpu":
         # Bandwidth of accelerators' memory has grown by about 1.4 times a year, from 0.7 to 0.9 TB/s in 2017; a device may be

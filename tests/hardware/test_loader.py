@@ -85,7 +85,7 @@ def test_cluster_file_may_name_a_device_file_beside_it(tmp_path: Path) -> None:
         (('"6.7 TB/s"', '{ value = "6.7 TB/s", source = "datashet" }'), 6, "source 'datashet' is not under [sources]"),
         (('"6.7 TB/s"', '{ value = "6.7 TB/s", source = "derived" }'), 6, "needs a note that says how"),
         (('"6.7 TB/s"', '{ value = "6.7 TB/s", sauce = "x" }'), 6, "has value, source and note, not sauce"),
-        (("[memory]\n", 'kind = "fpga"\n[memory]\n'), 5, "expected one of gpu, tpu, cpu, got 'fpga'"),
+        (("[memory]\n", 'kind = "fpga"\n[memory]\n'), 5, "expected one of gpu, tpu, cpu, npu, got 'fpga'"),
         (("[memory]\n", 'matrix.bf61 = "1 TFLOP/s"\n[memory]\n'), 5, "unknown key 'matrix.bf61', did you mean"),
         (("[memory]\n", 'compute.cores = "1.5 SM"\n[memory]\n'), 5, "expected a whole number"),
         (("6.7 TB/s", "0 TB/s"), 6, "memory.bandwidth: expected more than zero, got '0 TB/s'"),

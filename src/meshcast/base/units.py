@@ -47,7 +47,7 @@ _COUNTED = (
     "SM", "CU", "core", "cores", "TensorCore", "TensorCores",
     "cells", "arrays", "rows", "lanes", "ALUs", "link", "links", "device", "devices",
     "node", "nodes", "port", "ports", "rail", "rails", "socket", "sockets",
-    "partition", "partitions", "thread", "threads", "register", "registers",
+    "partition", "partitions", "bit", "bits", "columns", "thread", "threads", "register", "registers",
 )  # fmt: skip
 
 # dimension: (an example for messages, prefixes that make sense, {base unit: its size in SI})

@@ -34,9 +34,24 @@ def calibrate_command(
             help="Collect measured kernels of --on from a table of single ops (docs/calibration.md); no device is needed.",
         ),
     ] = None,
+    systolic: Annotated[
+        Path | None,
+        typer.Option(
+            "--systolic",
+            metavar="FILE.csv",
+            help="Fit lines from cycles of --on's systolic array to latency, for --simulator scalesim-tpu, to a table of "
+            "measured products (columns m, k, n, time_us, or a table of ops); no device is needed.",
+        ),
+    ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option("--array", metavar="RxC", help="With --systolic: the array, where it is not that of --on."),
+    ] = None,
     grade: Annotated[
         list[str] | None,
-        typer.Option("--grade", help="With --from: rows of this grade; may be given again.  [default: A]"),
+        typer.Option(
+            "--grade", help="With --from or --systolic: rows of this grade; may be given again.  [default: A]"
+        ),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Print the ids of the probes, in order, and leave.")] = False,
     output: Annotated[
@@ -45,7 +60,8 @@ def calibrate_command(
             "-o",
             "--output",
             metavar="FILE",
-            help="NAME.profile.jsonl.gz; goes on with it if it is there. With --from: NAME.kernels.npz.",
+            help="NAME.profile.jsonl.gz; goes on with it if it is there. With --from: NAME.kernels.npz; with --systolic: "
+            "NAME.systolic.toml.",
         ),
     ] = None,
     on: Annotated[str | None, typer.Option("--on", metavar="NAME", help="What to call the device.")] = None,
@@ -73,14 +89,18 @@ def calibrate_command(
     from meshcast.evidence import probe_suite
 
     chosen = tuple(filter(None, (name.strip() for name in families.split(","))))
-    if sum((profile, relower is not None, table is not None, listing)) != 1:
+    if sum((profile, relower is not None, table is not None, systolic is not None, listing)) != 1:
         raise UsageError(
             "say what to do",
             where="meshcast calibrate",
-            fix="give one of --profile, --from FILE.csv, --relower FILE and --list",
+            fix="give one of --profile, --from FILE.csv, --systolic FILE.csv, --relower FILE and --list",
         )
-    if grade and table is None:
-        raise UsageError("--grade is for --from", where="--grade", fix="leave it out, or give --from FILE.csv")
+    if grade and table is None and systolic is None:
+        raise UsageError(
+            "--grade is for --from and --systolic", where="--grade", fix="leave it out, or give --from FILE.csv"
+        )
+    if array is not None and systolic is None:
+        raise UsageError("--array is for --systolic", where="--array", fix="leave it out, or give --systolic FILE.csv")
     if hlo is not None and relower is None:
         raise UsageError("--hlo is for --relower", where="--hlo", fix="--keep-hlo DIR says where to keep it")
     if listing:
@@ -90,6 +110,10 @@ def calibrate_command(
         _relower(relower, hlo, json)
     elif table is not None:
         _collect(table, on, grade or ["A"], output, json)
+    elif systolic is not None:
+        from meshcast.cli.calibrate_systolic import fit_lines
+
+        fit_lines(systolic, on, array, grade or ["A"], output, json)
     else:
         from meshcast.evidence import CalibrationRequest
 

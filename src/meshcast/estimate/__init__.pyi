@@ -1,3 +1,5 @@
+from meshcast.estimate.analytical import MODELLED_KINDS as MODELLED_KINDS
+from meshcast.estimate.cells import energy_by_part as energy_by_part
 from meshcast.estimate.chain import EstimatedKernels as EstimatedKernels
 from meshcast.estimate.chain import KernelEstimate as KernelEstimate
 from meshcast.estimate.chain import answering as answering
@@ -84,6 +86,9 @@ from meshcast.estimate.systolic.files import read_config as read_config
 from meshcast.estimate.systolic.files import read_layers as read_layers
 from meshcast.estimate.systolic.layer import Layer as Layer
 from meshcast.estimate.systolic.model import LayerResult as LayerResult
+from meshcast.estimate.systolic_lines import FittedLines as FittedLines
+from meshcast.estimate.systolic_lines import LatencyLine as LatencyLine
+from meshcast.estimate.systolic_lines import ProductLines as ProductLines
 from meshcast.estimate.tpu.estimator import TpuAnalytical as TpuAnalytical
 from meshcast.estimate.tpu.parameters import TPU_COMPILER as TPU_COMPILER
 from meshcast.estimate.tpu.parameters import TPU_SCHEMA as TPU_SCHEMA

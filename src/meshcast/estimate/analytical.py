@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from meshcast.estimate.cells import CellsAnalytical
 from meshcast.estimate.estimator import Estimates, ProductFloor, Support
 from meshcast.estimate.explanation import Explanation
 from meshcast.estimate.gpu import GpuAnalytical
@@ -12,9 +13,11 @@ from meshcast.estimate.tpu import TpuAnalytical
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
 
+MODELLED_KINDS = ("gpu", "tpu", "npu")
+
 
 class Analytical:
-    """GPUs and TPUs, each by a model of its own; other kinds are refused."""
+    """GPUs, TPUs and NPUs, each by a model of its own; other kinds are refused."""
 
     name = "analytical"
     fidelity = "analytical"
@@ -29,13 +32,19 @@ class Analytical:
     def _tpu(self) -> TpuAnalytical:
         return TpuAnalytical()
 
-    def _model(self, device: Device) -> GpuAnalytical | TpuAnalytical:
+    @cached_property
+    def _cells(self) -> CellsAnalytical:
+        return CellsAnalytical()
+
+    def _model(self, device: Device) -> GpuAnalytical | TpuAnalytical | CellsAnalytical:
+        if device.kind == "npu":
+            return self._cells
         return self._tpu if device.kind == "tpu" else self._gpu
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
         """Whether the model of the device's kind answers for the kernel."""
-        if device.kind not in ("gpu", "tpu"):
-            return Support(level="no", reason=f"{device.name} is neither a GPU nor a TPU")
+        if device.kind not in MODELLED_KINDS:
+            return Support(level="no", reason=f"{device.name} is neither a GPU nor a TPU nor an NPU")
         return self._model(device).supports(kernel, device)
 
     def product_floor(self, device: Device) -> ProductFloor:

@@ -33,7 +33,7 @@ class Rate:
 
 # Types an engine lacks are computed in the next wider one it has (a conversion on the way in).
 _WIDENED = {
-    "f4": "f8", "f6": "f8", "f8": "bf16", "bf16": "f16", "i4": "i8", "i8": "bf16", "tf32": "f32",
+    "f4": "f8", "f6": "f8", "f8": "bf16", "bf16": "f16", "i2": "i4", "i4": "i8", "i8": "bf16", "tf32": "f32",
 }  # fmt: skip
 # XLA:TPU computes f32 products as 1, 3 or 6 passes of bf16, by requested precision, and f16 ones after the same conversion.
 _TPU_PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
@@ -49,7 +49,7 @@ def catalogue_key(dtype: str) -> str:
         return dtype[:2]
     if dtype.startswith(("ui", "si")):
         dtype = "i" + dtype[2:]
-    return {"i1": "i32", "i16": "i32", "i64": "i32", "i2": "i4"}.get(dtype, dtype)
+    return {"i1": "i32", "i16": "i32", "i64": "i32"}.get(dtype, dtype)
 
 
 def matrix_rate(kernel: Kernel, device: Device) -> Rate:

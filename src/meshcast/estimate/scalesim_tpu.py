@@ -1,7 +1,6 @@
 """SCALE-Sim TPU's published latency model of a TPU v4, to compare ours with: lines through measured latencies.
 
-    product:      cycles = min over swapping m and n of (3 S + m - 2) ceil(n / S) ceil(k / S),   S = 128
-                  t = slope * cycles + start, by the largest of m, n, k: below 128, below 1024, or more
+    product:      t = slope * cycles + start, by the largest of m, n, k: below 128, below 1024, or more (`systolic_lines`)
     elementwise:  t = slope * elements + start, by function, for vectors and for matrices
     norms:        t = slope * elements + start
 
@@ -9,10 +8,11 @@ with the shape rule for elementwise functions: ranks above 2 are a matrix of the
 sides is a multiple of 128 and the other, above 128, is not, that other is rounded up to one. After Dang, Raj, Man, Tong and
 Krishna, "SCALE-Sim TPU" (arXiv 2603.22535, 2026), with the coefficients of the authors' code (`data/scalesim_tpu.toml`).
 
-What it does not know: batches of products (each is timed as one of its own), convolutions, reductions, data movement,
-types (all its data is float16), fusion, and any chip but v4. A function that it has no line for is timed as an addition, as
-the authors do; a fusion of several as the sum of its functions, since the model knows none. Both are approximations, and
-count as answers where the simulator was named (`estimate.chain`).
+What it does not know: batches of products (each is timed as one of its own), convolutions (each is timed as the product of its
+windows, `estimate.products`), reductions, data movement, types (all its data is float16), fusion, and any chip but v4, unless
+lines for its products are fitted to measurements (`meshcast calibrate --systolic`). A function that it has no line for is timed
+as an addition, as the authors do; a fusion of several as the sum of its functions, since the model knows none. All of these are
+approximations, and count as answers where the simulator was named (`estimate.chain`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ import numpy as np
 
 from meshcast.estimate.energy import joules_per_byte
 from meshcast.estimate.estimator import Estimates, Origin, Support
+from meshcast.estimate.products import ArrayProduct, product_of
+from meshcast.estimate.systolic_lines import FittedLines, LatencyLine, ProductLines
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
-from meshcast.workload import Gemm
+from meshcast.workload import Convolution
 
 FALLBACK = "add"
 _MICRO = 1e-6
@@ -57,44 +59,15 @@ _ROOTS = frozenset({"sqrt", "rsqrt"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyLine:
-    """`slope * x + start`, microseconds."""
-
-    slope: float
-    start: float
-
-    def at(self, x: float) -> float:
-        """Microseconds at x."""
-        return self.slope * x + self.start
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedModel:
     """The lines of the paper's code."""
 
     target: str
     dtype: str
-    side: int
-    products: tuple[tuple[float, LatencyLine], ...]  # (largest side it does not reach, its line)
+    products: ProductLines
     vectors: Mapping[str, LatencyLine]
     matrices: Mapping[str, LatencyLine]
     norms: Mapping[str, LatencyLine]
-
-    def cycles(self, m: int, n: int, k: int) -> int:
-        """Cycles of a product on an array of `side` by `side`, in the better of both orientations."""
-
-        def one_way(rows: int, columns: int) -> int:
-            return (3 * self.side + rows - 2) * math.ceil(columns / self.side) * math.ceil(k / self.side)
-
-        return min(one_way(m, n), one_way(n, m))
-
-    def product_us(self, m: int, n: int, k: int) -> float:
-        """A product of two matrices."""
-        return self.product_line(m, n, k).at(self.cycles(m, n, k))
-
-    def product_line(self, m: int, n: int, k: int) -> LatencyLine:
-        """The line of a product, by its largest side."""
-        return next(line for below, line in self.products if max(m, n, k) < below)
 
     def elementwise_us(self, function: str, shape: Sequence[int]) -> float:
         """A function of every element; one without a line is timed as an addition."""
@@ -129,8 +102,11 @@ def published_model() -> PublishedModel:
     return PublishedModel(
         target=data["source"]["target"],
         dtype=data["source"]["dtype"],
-        side=data["array"]["side"],
-        products=tuple((p.get("below", math.inf), line((p["slope"], p["start"]))) for p in data["product"]),
+        products=ProductLines(
+            rows=data["array"]["side"],
+            columns=data["array"]["side"],
+            lines=tuple((p.get("below", math.inf), line((p["slope"], p["start"]))) for p in data["product"]),
+        ),
         vectors={name: line(pairs["vector"]) for name, pairs in data["elementwise"].items()},
         matrices={name: line(pairs["matrix"]) for name, pairs in data["elementwise"].items()},
         norms={name: line(pair) for name, pair in data["normalisation"].items()},
@@ -138,20 +114,36 @@ def published_model() -> PublishedModel:
 
 
 class ScaleSimTpu:
-    """The published model as an estimator: fidelity `simulated`, simulator `scalesim-tpu`."""
+    """The published model as an estimator: fidelity `simulated`, simulator `scalesim-tpu`.
+
+    Args:
+        fitted: Lines for products that were fitted to measurements of another device, or to more of them; what the published
+            model has beside products is then for the chip that it was fitted to alone.
+    """
 
     name = "scalesim-tpu"
     fidelity = "simulated"
 
+    def __init__(self, fitted: FittedLines | None = None) -> None:
+        self._fitted = fitted
+        self._products = fitted.products if fitted is not None else published_model().products
+
     def supports(self, kernel: Kernel, device: Device) -> Support:
-        """Products and elementwise functions on a TPU v4; other types than float16, batches and fusions approximately."""
+        """Products, convolutions and elementwise functions on a TPU v4, or products on a device with lines of its own.
+
+        Other types than float16, batches, convolutions and fusions are answered approximately.
+        """
         model = published_model()
         cores = device.tensor_cores
-        if cores is None or cores.target != model.target:
+        published = cores is not None and cores.target == model.target
+        product = product_of(kernel.geometry)
+        if self._fitted is not None and self._fitted.device == device.name and product is not None:
+            return _product_support(kernel, product) or Support(level="yes")
+        if not published:
             return Support(level="no", reason=f"its lines are fitted to a TPU {model.target}, not to {device.name}")
-        if kernel.kind is KernelKind.GEMM and isinstance(kernel.geometry, Gemm):
-            if kernel.geometry.batch > 1:
-                return Support(level="approximate", reason="a batch of products, which it times one by one")
+        if product is not None:
+            if (support := _product_support(kernel, product)) is not None:
+                return support
         elif kernel.kind is KernelKind.REDUCTION and _norm(kernel):
             pass
         elif kernel.kind is not KernelKind.LOOP_FUSION:
@@ -165,9 +157,9 @@ class ScaleSimTpu:
         return Support(level="yes")
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
-        """Times by the published lines; they give no interval, so its ends are the time itself."""
-        times = np.array([_microseconds(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
-        starts = np.array([_start(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
+        """Times by the lines; they give no interval, so its ends are the time itself."""
+        times = np.array([self._microseconds(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
+        starts = np.array([self._start(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
         moved = np.array([kernel.read_bytes + kernel.written_bytes for kernel in kernels], dtype=np.float64)
         return Estimates(
             time=times,
@@ -180,29 +172,34 @@ class ScaleSimTpu:
             origin=tuple(Origin.SIMULATED for _ in kernels),
         )
 
+    def _microseconds(self, kernel: Kernel) -> float:
+        model, product = published_model(), product_of(kernel.geometry)
+        if product is not None:
+            return product.count * self._products.microseconds(product.m, product.n, product.k)
+        norm = _norm(kernel) if kernel.kind is KernelKind.REDUCTION else None
+        if norm:
+            return model.norm_us(norm, kernel.elements)
+        known = _function(kernel)
+        functions = [known] if known else [_SINGLE.get(name, name) for name in _arithmetic(kernel)]
+        return sum(model.elementwise_us(function, kernel.shape or (kernel.elements,)) for function in functions)
 
-def _microseconds(kernel: Kernel) -> float:
-    model = published_model()
-    if isinstance(kernel.geometry, Gemm):
-        shape = kernel.geometry
-        return shape.batch * model.product_us(shape.m, shape.n, shape.k)
-    norm = _norm(kernel) if kernel.kind is KernelKind.REDUCTION else None
-    if norm:
-        return model.norm_us(norm, kernel.elements)
-    known = _function(kernel)
-    functions = [known] if known else [_SINGLE.get(name, name) for name in _arithmetic(kernel)]
-    return sum(model.elementwise_us(function, kernel.shape or (kernel.elements,)) for function in functions)
+    def _start(self, kernel: Kernel) -> float:
+        """What a kernel of no size would take: the part of its time that does not grow."""
+        model, product = published_model(), product_of(kernel.geometry)
+        if product is not None:
+            return product.count * self._products.line(product.m, product.n, product.k).start
+        if kernel.kind is KernelKind.REDUCTION:
+            return model.norms[_norm(kernel) or "layer_norm"].start
+        return min(self._microseconds(kernel), model.matrices[FALLBACK].start)
 
 
-def _start(kernel: Kernel) -> float:
-    """What a kernel of no size would take: the part of its time that does not grow."""
-    model = published_model()
-    if isinstance(kernel.geometry, Gemm):
-        shape = kernel.geometry
-        return shape.batch * model.product_line(shape.m, shape.n, shape.k).start
-    if kernel.kind is KernelKind.REDUCTION:
-        return model.norms[_norm(kernel) or "layer_norm"].start
-    return min(_microseconds(kernel), model.matrices[FALLBACK].start)
+def _product_support(kernel: Kernel, product: ArrayProduct) -> Support | None:
+    """What is to be said of a product that the lines do not know as it is."""
+    if isinstance(kernel.geometry, Convolution):
+        return Support(level="approximate", reason="a convolution, which it times as the product of its windows")
+    if product.count > 1:
+        return Support(level="approximate", reason="a batch of products, which it times one by one")
+    return None
 
 
 def _arithmetic(kernel: Kernel) -> list[str]:

@@ -6,6 +6,7 @@ A simulator of layers is one line of `simulators.LAYER_SIMULATORS`; a model of k
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import cast
 
 from meshcast.base import UnsupportedError, UsageError, nearest
@@ -23,8 +24,13 @@ from meshcast.hardware import Device
 _MODELS = {"scalesim-tpu": "meshcast.estimate.scalesim_tpu:ScaleSimTpu"}
 
 
-def load_simulator(name: str | None, device: Device) -> Estimator:
+def load_simulator(name: str | None, device: Device, lines: Path | None = None) -> Estimator:
     """The estimator of a simulator; of the default without a name.
+
+    Args:
+        name: What `--simulator` names.
+        device: What is simulated.
+        lines: Lines that were fitted to the device's measured products, for a model that takes them.
 
     Raises:
         UsageError: There is no such simulator.
@@ -37,12 +43,14 @@ def load_simulator(name: str | None, device: Device) -> Estimator:
     chosen = name if name is not None else DEFAULT_SIMULATOR
     if chosen not in SIMULATORS:
         raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=nearest(chosen, SIMULATORS))
+    if lines is not None:
+        return _with_lines(chosen, lines, device)
     only = GENERATION_MODELS.get(chosen, device.tensor_cores.target)
     if device.tensor_cores.target != only:
         raise UnsupportedError(
             f"{chosen} is a model of TPU {only}, not of {device.name}",
             where="--simulator",
-            fix=f"use --on tpu-{only}, or another simulator",
+            fix=f"use --on tpu-{only}, another simulator, or lines fitted to {device.name}: meshcast calibrate --systolic",
         )
     if chosen in LAYER_SIMULATORS:
         from meshcast.estimate.simulated import Simulated
@@ -63,6 +71,23 @@ def _of_gpus(name: str | None, device: Device) -> Estimator:
     from meshcast.estimate.multiprocessors import GpuSimulated
 
     return GpuSimulated()
+
+
+def _with_lines(name: str, path: Path, device: Device) -> Estimator:
+    from meshcast.estimate.scalesim_tpu import ScaleSimTpu
+    from meshcast.estimate.systolic_lines import read_fitted_lines
+
+    if name not in GENERATION_MODELS:
+        raise UsageError(
+            f"simulator {name!r} takes no lines from cycles to latency", where="--profile",
+            fix="use --simulator scalesim-tpu with them, or leave --profile out",
+        )  # fmt: skip
+    found = read_fitted_lines(path)
+    if found.device != device.name:
+        raise UsageError(
+            f"{path} has lines of {found.device}, not of {device.name}", where="--profile", fix=f"--on {found.device}"
+        )
+    return ScaleSimTpu(found)
 
 
 def why_not_simulated(device: Device) -> UnsupportedError:

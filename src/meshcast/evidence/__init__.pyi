@@ -8,6 +8,8 @@ from meshcast.evidence.calibrate.request import CalibrationRequest as Calibratio
 from meshcast.evidence.calibrate.request import run_request as run_request
 from meshcast.evidence.calibrate.session import CalibrationProgress as CalibrationProgress
 from meshcast.evidence.calibrate.suite import probe_suite as probe_suite
+from meshcast.evidence.calibrate.systolic_fit import fitted_lines as fitted_lines
+from meshcast.evidence.calibrate.systolic_fit import read_measured_products as read_measured_products
 from meshcast.evidence.comparison.cell import Ask as Ask
 from meshcast.evidence.comparison.cell import Cell as Cell
 from meshcast.evidence.comparison.comparison import Comparison as Comparison

@@ -22,6 +22,8 @@ from meshcast.hardware.conditions import check_conditions as check_conditions
 from meshcast.hardware.conditions import degraded as degraded
 from meshcast.hardware.conditions import parse_conditions as parse_conditions
 from meshcast.hardware.device import REACH_OF_TWO_PARTS as REACH_OF_TWO_PARTS
+from meshcast.hardware.device import CellArray as CellArray
+from meshcast.hardware.device import CellEnergy as CellEnergy
 from meshcast.hardware.device import Core as Core
 from meshcast.hardware.device import Device as Device
 from meshcast.hardware.device import Energy as Energy

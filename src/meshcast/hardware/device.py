@@ -10,10 +10,10 @@ from typing import Literal
 from meshcast.base import Rows, UnsupportedError, format_bytes, format_rate, nearest, shown
 from meshcast.hardware.checked import DATA_SHEET, Checked
 
-Kind = Literal["gpu", "tpu", "cpu"]
+Kind = Literal["gpu", "tpu", "cpu", "npu"]
 
 # Operand types that peaks are given for; f8, f6 and f4 stand for all formats of that width.
-DTYPES = ("f64", "f32", "tf32", "bf16", "f16", "f8", "f6", "f4", "i32", "i8", "i4")
+DTYPES = ("f64", "f32", "tf32", "bf16", "f16", "f8", "f6", "f4", "i32", "i8", "i4", "i2")
 
 # The share of a cache that a cyclic sweep of reads may span with half of them hitting, by the cache's parts: an L40's L2 is
 # one part, those of A100, H100 and H200 are two, which begin to miss at 0.7 (gpu-benches, gpu-l2-cache,
@@ -88,6 +88,58 @@ class TensorCores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CellEnergy:
+    """Joules of one event in an array of cells, by the part that spends them.
+
+    Attributes:
+        input: Of driving one row for one step: a converter to voltages (DAC), or a register.
+        cell: Of one cell on a driven row: the product itself.
+        bit_line: Of one cell's share of a column whose sum is read.
+        converter: Of reading one column once (ADC); nothing in a digital array.
+        adder: Of adding one bit behind the columns.
+        register: Of holding one bit there.
+        buffer_per_byte: Of a byte between the array and the memory beside it.
+        vector: Of one operation of the periphery.
+    """
+
+    input: float
+    cell: float
+    bit_line: float
+    converter: float
+    adder: float
+    register: float
+    buffer_per_byte: float
+    vector: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellArray:
+    """Arrays of cells that hold weights, analogue or digital: what an accelerator with them has for products.
+
+    Attributes:
+        rows: Cells of a column, along which products are summed up.
+        columns: Columns of an array; a weight takes as many as its bits need.
+        arrays: Arrays that work side by side.
+        cell_bits: Bits of a weight that one cell holds.
+        input_bits: Bits of an activation that a row is driven with in one step; more take several steps.
+        converter_bits: Of the converter (ADC) behind each column; 0 in a digital array.
+        weight_bits_per_clock: Bits of weights that are written into all cells in a clock.
+        double_buffered: Whether the next weights are written while others are in use.
+        energy: What each of its parts spends.
+    """
+
+    rows: int
+    columns: int
+    arrays: int
+    cell_bits: int
+    input_bits: int
+    converter_bits: int
+    weight_bits_per_clock: int
+    double_buffered: bool
+    energy: CellEnergy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationCores:
     """Cores that one collective holds while it runs; none where engines of their own move the data."""
 
@@ -116,6 +168,7 @@ class Device:
         energy: Measured energy per FLOP and byte; None where it was not measured.
         core: What compiling for a CUDA GPU takes; None where it is not given.
         tensor_cores: A TPU's systolic arrays and vector units; None where they are not given.
+        cells: An NPU's arrays of cells; None where they are not given.
         communication: Cores that collectives hold; None where engines of their own move the data, or nothing is known.
         checked: How its predictions were checked; a file of one's own counts as a data sheet.
         bases: Names of the devices that its file starts from, the nearest first.
@@ -148,6 +201,7 @@ class Device:
     energy: Energy | None = field(default=None, hash=False)
     core: Core | None = None
     tensor_cores: TensorCores | None = None
+    cells: CellArray | None = None
     communication: CommunicationCores | None = None
     checked: Checked = DATA_SHEET
     bases: tuple[str, ...] = field(default=(), repr=False)
@@ -183,7 +237,9 @@ class Device:
     @property
     def platform(self) -> str:
         """What JAX calls its platform: programs that are captured from functions are lowered for it."""
-        return {"tpu": "tpu", "cpu": "cpu"}.get(self.kind, "rocm" if self.vendor.lower() == "amd" else "cuda")
+        return {"tpu": "tpu", "cpu": "cpu", "npu": "cpu"}.get(
+            self.kind, "rocm" if self.vendor.lower() == "amd" else "cuda"
+        )
 
     @property
     def cache_reach(self) -> float:

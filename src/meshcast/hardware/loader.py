@@ -12,7 +12,17 @@ from meshcast.base import Dimension, InputError
 from meshcast.hardware import document
 from meshcast.hardware.checked import DATA_SHEET, Checked, HowChecked
 from meshcast.hardware.cluster import Cluster, NetworkLevel
-from meshcast.hardware.device import DTYPES, CommunicationCores, Core, Device, Energy, Kind, TensorCores
+from meshcast.hardware.device import (
+    DTYPES,
+    CellArray,
+    CellEnergy,
+    CommunicationCores,
+    Core,
+    Device,
+    Energy,
+    Kind,
+    TensorCores,
+)
 from meshcast.hardware.document import Document
 from meshcast.hardware.levels import read_level
 from meshcast.hardware.link import LinkTechnology
@@ -133,6 +143,7 @@ def device(doc: Document) -> Device:
         energy=Energy(matrix=matrix_energy, memory_per_byte=memory_energy) if matrix_energy or memory_energy else None,
         core=_core(file) if file.names("core") else None,
         tensor_cores=_tensor_cores(file) if file.names("tensor_cores") else None,
+        cells=_cells(file) if file.names("cells") else None,
         communication=_communication(file) if file.names("communication") else None,
         checked=_checked(file),
         bases=tuple(str(below.data.get("name")) for below in _below(doc)),
@@ -185,6 +196,34 @@ def _tensor_cores(file: Reader) -> TensorCores:
         vector_alus=file.count(table, "vector_alus"),
         vmem_bytes=int(file.quantity(table, "vmem", of=Dimension.BYTES)),
         megacore=file.flag(table, "megacore", default=True),
+    )
+
+
+def _cells(file: Reader) -> CellArray:
+    table = "cells"
+
+    def joules(name: str) -> float:
+        return file.quantity(table, "energy", name, of=Dimension.ENERGY_PER_FLOP, may_be_zero=True)
+
+    return CellArray(
+        rows=file.count(table, "rows"),
+        columns=file.count(table, "columns"),
+        arrays=file.count(table, "arrays"),
+        cell_bits=file.count(table, "cell_bits"),
+        input_bits=file.count(table, "input_bits"),
+        converter_bits=file.count(table, "converter_bits", default=0),
+        weight_bits_per_clock=file.count(table, "weight_bits_per_clock"),
+        double_buffered=file.flag(table, "double_buffered"),
+        energy=CellEnergy(
+            input=joules("input"),
+            cell=joules("cell"),
+            bit_line=joules("bit_line"),
+            converter=joules("converter"),
+            adder=joules("adder"),
+            register=joules("register"),
+            vector=joules("vector"),
+            buffer_per_byte=file.quantity(table, "energy", "buffer", of=Dimension.ENERGY_PER_BYTE, may_be_zero=True),
+        ),
     )
 
 

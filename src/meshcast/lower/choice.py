@@ -13,7 +13,7 @@ LOWERINGS = ("auto", "modelled", "compiled")
 
 def backend_of(device: Device) -> str:
     """Whose rules kernels are modelled by on a device, a key of `pass_tables.TABLES`: XLA's for TPUs, else XLA's for GPUs."""
-    return "xla-tpu" if device.kind == "tpu" else "xla-gpu"
+    return "xla-tpu" if device.kind in ("tpu", "npu") else "xla-gpu"
 
 
 def choose_lowering(asked: str, program: Program, device: Device, *, prefer_compiled: bool) -> Lowering:

@@ -54,7 +54,8 @@ class EstimateOptions:
         None,
         flag="--profile",
         metavar="FILE",
-        help="Measured kernels of the device: NAME.profile.jsonl.gz of meshcast calibrate, or the collector's NAME.npz.",
+        help="Measured kernels of the device: NAME.profile.jsonl.gz of meshcast calibrate, or the collector's NAME.npz; with "
+        "--simulator scalesim-tpu NAME.systolic.toml.",
         kinds=(str, Path, type(None)),
     )
     simulator: str | None = option(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meshcast.base import UsageError, nearest
 from meshcast.estimate import (
+    MODELLED_KINDS,
     Estimator,
     Profiled,
     estimator_names,
@@ -42,7 +43,7 @@ def common_fidelity(devices: Sequence[Device]) -> str:
     """The best fidelity of `auto` that all of some devices have: kernels measured on every one of them, or a model of all."""
     if all(measured_kernels(device) is not None for device in devices):
         return "profiled"
-    return "analytical" if all(device.kind in ("gpu", "tpu") for device in devices) else "roofline"
+    return "analytical" if all(device.kind in MODELLED_KINDS for device in devices) else "roofline"
 
 
 def check_fidelity(name: str) -> None:
@@ -67,7 +68,8 @@ def why_not_taken(estimate: EstimateOptions, fidelity: str) -> UsageError | None
         return UsageError(
             f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
         )
-    if estimate.profile is not None and "profiled" not in _chain(fidelity):
+    fitted = estimate.simulator is not None and fidelity == "simulated"  # lines of a simulator's own
+    if estimate.profile is not None and "profiled" not in _chain(fidelity) and not fitted:
         return UsageError(
             f"fidelity {fidelity!r} does not look at measured kernels",
             where="--profile",
@@ -132,10 +134,11 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
     if (refused := why_not_taken(options.estimate, fidelity)) is not None:
         raise refused
     names = _chain(fidelity)
+    if fidelity == "simulated":
+        lines = None if options.estimate.profile is None else Path(options.estimate.profile)
+        simulated = load_simulator(options.estimate.simulator, device, lines)
+        return (simulated, *(load_estimator(name) for name in names[1:])), ()
     if options.estimate.profile is None:
-        if fidelity == "simulated":
-            simulated = load_simulator(options.estimate.simulator, device)
-            return (simulated, *(load_estimator(name) for name in names[1:])), ()
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)
         return tuple(load_estimator(name) for name in names), ()

@@ -117,14 +117,14 @@ def test_the_published_model_stands_beside_ours_on_v4_alone() -> None:
     product = OpRow(
         id="p", chip="v4(inferred)", op="matmul", dtype="f16", shape={"M": "512", "N": "512", "K": "512"}, time_us=7.0
     )
-    assert scalesim_us(product) == published_model().product_us(512, 512, 512)
+    assert scalesim_us(product) == published_model().products.microseconds(512, 512, 512)
     assert scalesim_us(add("a", 1000, 1.0, chip="v4")) == published_model().elementwise_us("add", (1000,))
     assert scalesim_us(add("a", 1000, 1.0)) is None
     assert scalesim_us(OpRow(id="c", chip="v4", op="convolution", dtype="f16", shape={}, time_us=1.0)) is None
     summary = OpsSummary(results=tuple(validate_ops([product, add("a", 1000, 1.0)], ROOFLINE)))
     ours, theirs = summary.peers[SCALESIM]
     assert (ours.all.rows, theirs.all.rows) == (1, 1)
-    expected = published_model().product_us(512, 512, 512) / 7.0 - 1
+    expected = published_model().products.microseconds(512, 512, 512) / 7.0 - 1
     assert theirs.all.bias == pytest.approx(expected)
 
 

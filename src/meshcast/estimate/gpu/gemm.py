@@ -19,6 +19,7 @@ REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library
 TINY = 64  # sides of products that a block takes whole
 TINY_STEP = 32  # elements of a step along K
 TINY_BLOCKS = 16  # blocks of an SM
+_UNIT_BYTES = {"i8": 1.0, "i4": 0.5, "f8": 1.0, "f4": 0.5}  # of an operand, by the type that a unit takes
 
 
 def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
@@ -32,7 +33,7 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if shape.groups == 1 and is_elemental(shape):
         return looped(elemental_demand(kernel, shape, machine), machine)
     product = _tiled(kernel, shape, rate, machine)
-    work = product_time(product, machine)
+    work = _timed(product, shape, machine)
     if is_tiny(shape):
         work = min(work, _tiny(kernel, shape, machine), key=lambda each: each.time)
     if element_bytes(shape.lhs_dtype) <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
@@ -51,6 +52,8 @@ def gemm_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | None:
 def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> TiledProduct:
     """The product as libraries compute it; groups share out its rows."""
     element = element_bytes(shape.lhs_dtype)
+    if element < 1 and rate.type in _UNIT_BYTES:  # unpacked next to units that take no fewer bits
+        element = max(element, _UNIT_BYTES[rate.type])
     return TiledProduct(
         batch=shape.batch * shape.groups if shape.groups > 1 else shape.batch,
         m=shape.m / shape.groups if shape.groups > 1 else shape.m,
@@ -83,18 +86,37 @@ def _aligned(shape: Gemm, machine: GpuMachine) -> float:
     return 1.0 if shape.writes_aligned else p.misaligned_output
 
 
+def _timed(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:
+    """The product's time; packed operands are no worse than those that fill the unit's type.
+
+    The tile that the model prefers for fewer bytes may be another one, and a little slower.
+    """
+    work = product_time(product, machine)
+    packed = element_bytes(shape.lhs_dtype)
+    if packed >= product.width:
+        return work
+    filled = replace(product, read=product.read * product.width / packed)
+    return min(work, product_time(filled, machine), key=lambda each: each.time)
+
+
 def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:
     """1-byte operands must be K-major for the tensor cores: transposed first, or taken element by element."""
-    direct = product_time(replace(product, peak=product.peak * machine.parameters.byte_direct), machine)
+    direct = _timed(replace(product, peak=product.peak * machine.parameters.byte_direct), shape, machine)
     moved = GpuWork(time=0.0)
     for major, elements in (
         (shape.lhs_contracting_minor, product.batch * product.m * product.k),
         (shape.rhs_contracting_minor, product.batch * product.k * product.n),
     ):
         if not major:
-            moved = moved.then(transpose(elements, product.width, machine))
-    transposed = moved.then(product_time(product, machine))
+            moved = moved.then(_transposed(elements, product.width, machine))
+    transposed = moved.then(_timed(product, shape, machine))
     return min(direct, transposed, key=lambda work: work.time)
+
+
+def _transposed(elements: float, width: float, machine: GpuMachine) -> GpuWork:
+    """A transpose of elements of at most a byte: as they are packed, or unpacked on the way where that takes less."""
+    ways = [transpose(elements, unpacked, machine) for unpacked in {width, 0.5, 1.0} if unpacked >= width]
+    return min(ways, key=lambda work: work.time)
 
 
 def is_elemental(shape: Gemm) -> bool:

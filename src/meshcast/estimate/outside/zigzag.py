@@ -66,10 +66,10 @@ def _accelerator(array: SystolicArray) -> dict[str, Any]:
     return {
         "name": "array",
         "memories": {
-            "weights": _memory(WORD_BITS, {"I2": WORD_BITS}, []),
-            "sums": _memory(SUM_BITS, {"O": SUM_BITS}, []),
-            "scratchpad": _memory(words * WORD_BITS, edges, both),
-            "memory": _memory(MEMORY_BITS, edges if array.estimated_bandwidth else given, both),
+            "weights": memory(WORD_BITS, {"I2": WORD_BITS}, []),
+            "sums": memory(SUM_BITS, {"O": SUM_BITS}, []),
+            "scratchpad": memory(words * WORD_BITS, edges, both),
+            "memory": memory(MEMORY_BITS, edges if array.estimated_bandwidth else given, both),
         },
         "operational_array": {
             "unit_energy": 1, "unit_area": 1, "dimensions": both, "sizes": [array.columns, array.rows],
@@ -77,14 +77,15 @@ def _accelerator(array: SystolicArray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _memory(bits: int, widths: Mapping[str, int], served: list[str]) -> dict[str, Any]:
+def memory(bits: int, widths: Mapping[str, int], served: list[str]) -> dict[str, Any]:
     """A memory with a port for every direction of every operand: `f`rom or `t`o, the `l`ower or the `h`igher level."""
     ways = [(o, way) for o in widths for way in (("fh", "tl", "fl", "th") if o == "O" else ("fh", "tl"))]
     ports = [
         {
             "name": f"{'w' if way.startswith('f') else 'r'}_port_{number}",
             "type": "write" if way.startswith("f") else "read",
-            "bandwidth_min": WORD_BITS, "bandwidth_max": widths[operand], "allocation": [f"{operand}, {way}"],
+            "bandwidth_min": min(WORD_BITS, widths[operand]), "bandwidth_max": widths[operand],
+            "allocation": [f"{operand}, {way}"],
         }
         for number, (operand, way) in enumerate(ways, start=1)
     ]  # fmt: skip

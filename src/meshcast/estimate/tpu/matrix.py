@@ -21,7 +21,7 @@ from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
 from meshcast.estimate.tpu.vector import loop, windows
 from meshcast.lower import Kernel
-from meshcast.workload import Convolution, Gemm
+from meshcast.workload import Convolution, Gemm, element_bytes
 
 WEIGHT_BYTES = 2  # of one weight in an array: bf16, also where an operand is f32
 
@@ -52,9 +52,8 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
         return loop(kernel, machine)
     faster = matrix_rate(kernel, machine.device).flops / machine.device.matrix_peak("bf16")
     passes = array_cycles(sides, machine) / faster / machine.device.clock_hz
-    narrow = (
-        sides.results / 2 <= kernel.written_bytes < 3 * sides.results
-    )  # not f32, nor summed up before it is written
+    # Not f32, nor summed up before it is written: two bits a result are the fewest there are.
+    narrow = sides.results / 4 <= kernel.written_bytes < 3 * sides.results
     packing = (p.narrow_cycles if machine.has_bf16_vectors else p.widening_cycles) if narrow else 0.0
     results = machine.vectors(p.result_cycles + packing, sides.results * _padding(geometry, machine))
     ops = machine.vectors(p.fused_cycles / machine.cores.vector_alus, kernel.vector_flops)
@@ -71,8 +70,9 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
         Term("results and what is fused in", "vector", vector, "s"),
     )
     terms = (Term("passes of full arrays", "passes", passes, "s"), Term("results taken out", "results", results, "s"))
-    steps = max(1.0, traffic.all / (p.window_bytes * machine.device.cores))
-    return machine.work(traffic, engines, steps, terms, turns=True)
+    # Windows are cut along elements, and those of less than a byte as finely as bytes are: fewer bits leave no less to overlap.
+    windows_cut = traffic.all / min(1.0, element_bytes(geometry.lhs_dtype)) / (p.window_bytes * machine.device.cores)
+    return machine.work(traffic, engines, max(1.0, windows_cut), terms, turns=True)
 
 
 def _padding(geometry: Gemm | Convolution, machine: TpuMachine) -> float:

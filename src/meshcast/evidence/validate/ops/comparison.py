@@ -174,7 +174,7 @@ def scalesim_us(row: OpRow) -> float | None:
     name = {"logistic": "sigmoid"}.get(op, op)
     try:
         if op == "matmul":
-            return model.product_us(row.number("M"), row.number("N"), row.number("K"))
+            return model.products.microseconds(row.number("M"), row.number("N"), row.number("K"))
         if name in model.norms:
             return model.norm_us(name, model.counted_elements(row.dims()))
         if name in model.matrices or op in elementwise.UNARY or op in elementwise.BINARY:

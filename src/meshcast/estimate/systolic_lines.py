@@ -1,0 +1,120 @@
+"""From cycles of a systolic array to latency: a line for each regime of sizes, as SCALE-Sim TPU has it, published or fitted.
+
+    cycles = min over swapping m and n of (2 R + C + m - 2) ceil(n / C) ceil(k / R)
+    t = slope * cycles + start,   by the largest of m, n and k
+
+on an array of R x C cells whose weights stay (for a square one `3 S + m - 2`, as Dang et al., arXiv 2603.22535, write it). A
+file of fitted lines (`meshcast calibrate --systolic`) names the device that was measured, and is read back by `--simulator
+scalesim-tpu --profile FILE`.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshcast.base import InputError, write_whole
+
+SCHEMA = "meshcast.systolic-lines/1"
+SUFFIX = ".systolic.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyLine:
+    """`slope * x + start`, microseconds."""
+
+    slope: float
+    start: float
+
+    def at(self, x: float) -> float:
+        """Microseconds at x."""
+        return self.slope * x + self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductLines:
+    """Lines of products on an array, by the largest side that each does not reach; the last reaches everything."""
+
+    rows: int
+    columns: int
+    lines: tuple[tuple[float, LatencyLine], ...]
+
+    def cycles(self, m: int, n: int, k: int) -> int:
+        """Cycles of a product, in the better of both orientations."""
+
+        def one_way(streamed: int, held: int) -> int:
+            fold = 2 * self.rows + self.columns + streamed - 2
+            return fold * math.ceil(held / self.columns) * math.ceil(k / self.rows)
+
+        return min(one_way(m, n), one_way(n, m))
+
+    def line(self, m: int, n: int, k: int) -> LatencyLine:
+        """The line of a product, by its largest side."""
+        return next(line for below, line in self.lines if max(m, n, k) < below)
+
+    def microseconds(self, m: int, n: int, k: int) -> float:
+        """A product of two matrices."""
+        return self.line(m, n, k).at(self.cycles(m, n, k))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedLines:
+    """Lines that were fitted to a device's measured products, and where from."""
+
+    device: str
+    source: str
+    products: ProductLines
+
+    def save(self, path: Path) -> None:
+        """Writes them down."""
+        text = [
+            f'schema = "{SCHEMA}"',
+            f'device = "{self.device}"',
+            f'source = "{self.source}"',
+            f"array_rows = {self.products.rows}",
+            f"array_columns = {self.products.columns}",
+        ]
+        for below, line in self.products.lines:
+            text += ["", "[[product]]", *([f"below = {below:.0f}"] if math.isfinite(below) else [])]
+            text += [f"slope = {line.slope!r}  # microseconds a cycle", f"start = {line.start!r}  # microseconds"]
+        write_whole(path, "\n".join(text) + "\n")
+
+
+def read_fitted_lines(path: Path) -> FittedLines:
+    """Lines from the file of a calibration.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), fix=_FIX) from error
+    if data.get("schema") != SCHEMA:
+        raise InputError(f"its schema is {data.get('schema')!r}, not {SCHEMA!r}", where=str(path), fix=_FIX)
+    try:
+        lines = tuple(
+            (float(p.get("below", math.inf)), LatencyLine(slope=float(p["slope"]), start=float(p["start"])))
+            for p in data["product"]
+        )
+        bounds = [below for below, _ in lines]
+        if not lines or bounds != sorted(set(bounds)) or math.isfinite(bounds[-1]):
+            raise ValueError("the sides that lines do not reach must grow, and the last line has none")
+        if any(not 0 <= number < math.inf for _, line in lines for number in (line.slope, line.start)):
+            raise ValueError("slopes and starts are finite numbers of zero or more")
+        rows, columns = int(data["array_rows"]), int(data["array_columns"])
+        if min(rows, columns) < 1:
+            raise ValueError("an array has rows and columns")
+        return FittedLines(
+            device=str(data["device"]),
+            source=str(data["source"]),
+            products=ProductLines(rows=rows, columns=columns, lines=lines),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{type(error).__name__}: {error}", where=str(path), fix=_FIX) from error
+
+
+_FIX = "give a file that meshcast calibrate --systolic has written"

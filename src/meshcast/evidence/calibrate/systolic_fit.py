@@ -1,0 +1,187 @@
+"""Lines from a systolic array's cycles to latency, fitted to measured products: `meshcast calibrate --systolic FILE.csv`.
+
+Each regime of sizes, by the largest side, has the line of least squared relative error,
+
+    min over slope, start >= 0 of  sum ((slope cycles + start) / t - 1)^2,
+
+and the borders between regimes, at most two, are those powers of two that Bayes' information criterion prefers. How good that
+is, rows left out say first: shapes are dealt into five parts, and each is predicted by lines and borders fitted to the others.
+After Dang et al., "SCALE-Sim TPU" (arXiv 2603.22535), whose borders are 128 and 1024.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from meshcast.base import InputError, MeshcastError
+from meshcast.estimate import LatencyLine, ProductLines
+from meshcast.evidence.validate.csv_rows import Cells, csv_rows
+from meshcast.evidence.validate.ops.rows import RowChoice, chosen_rows, device_of, read_op_rows
+from meshcast.hardware import Device
+
+COLUMNS = ("m", "k", "n", "time_us")
+FOLDS = 5
+LEAST_ROWS = 8  # of a regime: four for each of a line's two numbers
+MOST_BORDERS = 2
+_FIX = "columns m, k, n and time_us (microseconds), one measured product a row; or a table of ops (docs/calibration.md)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredProduct:
+    """A product of m x k by k x n and its microseconds."""
+
+    m: int
+    k: int
+    n: int
+    time_us: float
+
+    @property
+    def fold(self) -> int:
+        """The part of the shapes that it is in."""
+        sides = f"{self.m},{self.k},{self.n}".encode()
+        return int.from_bytes(hashlib.sha256(sides).digest()[:4]) % FOLDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """How far predictions are from measurements: R^2 of microseconds, median and mean of relative errors."""
+
+    rows: int
+    r_squared: float
+    median_error: float
+    mean_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystolicFit:
+    """Lines of all rows; how good such lines are on rows that they were not fitted to, and on their own."""
+
+    lines: ProductLines
+    left_out: Quality
+    in_sample: Quality
+
+
+def read_measured_products(path: Path, device: Device, grades: Sequence[str]) -> list[MeasuredProduct]:
+    """Products of a table: all rows of one with their sides, or a device's rows of a table of ops, of some grades.
+
+    Raises:
+        InputError: It cannot be read, or a row is no product.
+    """
+    found = csv_rows(path, (), fix=_FIX)
+    if "shape" in found[0][1]:
+        return _of_ops(path, device, grades)
+    csv_rows(path, COLUMNS, fix=_FIX)
+    return [_product(cells, f"{path}:{line}") for line, cells in found]
+
+
+def _product(cells: Cells, where: str) -> MeasuredProduct:
+    m, k, n, time = (cells[column] or "" for column in COLUMNS)
+    try:
+        made = MeasuredProduct(m=int(m), k=int(k), n=int(n), time_us=float(time))
+    except ValueError as error:
+        raise InputError(f"no measured product: {error}", where=where, fix=_FIX) from error
+    if min(made.m, made.k, made.n) < 1 or not 0 < made.time_us < math.inf:
+        raise InputError(f"sides and the time must be positive: {made}", where=where, fix=_FIX)
+    return made
+
+
+def _of_ops(path: Path, device: Device, grades: Sequence[str]) -> list[MeasuredProduct]:
+    rows = chosen_rows(read_op_rows(path), RowChoice(grades=list(grades)))
+    found = []
+    for row in rows:
+        try:
+            mine = row.op == "matmul" and row.time_us is not None and device_of(row) == device.name
+            sides = [row.number(side) for side in "MKN"] if mine else []
+        except MeshcastError:
+            continue
+        if mine and row.time_us is not None:
+            found.append(MeasuredProduct(m=sides[0], k=sides[1], n=sides[2], time_us=row.time_us))
+    if not found:
+        raise InputError(
+            f"no product of {device.name} is in it", where=str(path), fix="name another device, or --grade"
+        )
+    return found
+
+
+def fitted_lines(products: Sequence[MeasuredProduct], rows: int, columns: int, *, where: str) -> SystolicFit:
+    """Lines through measured products on an array of rows x columns.
+
+    Raises:
+        InputError: There are too few of them to fit a line and judge it.
+    """
+    parts = [[each for each in products if each.fold == fold] for fold in range(FOLDS)]
+    if len(products) < 2 * LEAST_ROWS or sum(map(bool, parts)) < 2:
+        raise InputError(
+            f"{len(products)} products are too few for a line and rows to judge it by",
+            where=where,
+            fix=f"measure at least {2 * LEAST_ROWS} of different shapes",
+        )
+    predicted, measured = [], []
+    for part in filter(None, parts):
+        others = [each for each in products if each.fold != part[0].fold]
+        lines = _fit(others, rows, columns)
+        predicted += [lines.microseconds(each.m, each.n, each.k) for each in part]
+        measured += [each.time_us for each in part]
+    lines = _fit(products, rows, columns)
+    own = [lines.microseconds(each.m, each.n, each.k) for each in products]
+    return SystolicFit(
+        lines=lines,
+        left_out=_quality(predicted, measured),
+        in_sample=_quality(own, [each.time_us for each in products]),
+    )
+
+
+def _fit(products: Sequence[MeasuredProduct], rows: int, columns: int) -> ProductLines:
+    """The lines of the borders that explain most for their number of parameters."""
+    array = ProductLines(rows=rows, columns=columns, lines=())
+    cycles = np.array([array.cycles(each.m, each.n, each.k) for each in products], dtype=np.float64)
+    times = np.array([each.time_us for each in products])
+    sides = np.array([max(each.m, each.n, each.k) for each in products])
+    borders = [2**power for power in range(1, int(sides.max()).bit_length() + 1)]
+    best: tuple[float, tuple[tuple[float, LatencyLine], ...]] = (math.inf, ())
+    for count in range(MOST_BORDERS + 1):
+        for chosen in itertools.combinations(borders, count):
+            bounds = [*map(float, chosen), math.inf]
+            regime = np.searchsorted(np.array(bounds), sides, side="right")
+            if np.bincount(regime, minlength=len(bounds)).min() < min(LEAST_ROWS, len(products)):
+                continue
+            lines = [_line(cycles[regime == each], times[regime == each]) for each in range(len(bounds))]
+            guessed = np.array([lines[each].at(x) for each, x in zip(regime, cycles, strict=True)])
+            error = float(np.mean((guessed / times - 1) ** 2))
+            parameters = 2 * len(bounds) + count
+            criterion = len(times) * math.log(max(error, 1e-12)) + parameters * math.log(len(times))
+            best = min(best, (criterion, tuple(zip(bounds, lines, strict=True))), key=lambda found: found[0])
+    return ProductLines(rows=rows, columns=columns, lines=best[1])
+
+
+def _line(cycles: npt.NDArray[np.float64], times: npt.NDArray[np.float64]) -> LatencyLine:
+    """The line of least squared relative error; where one of its numbers would be negative, the best without it."""
+    steep, flat = cycles / times, 1 / times
+    (slope, start), *_ = np.linalg.lstsq(np.stack([steep, flat], axis=1), np.ones(len(times)), rcond=None)
+    if start < 0:
+        slope, start = steep.sum() / (steep**2).sum(), 0.0
+    elif slope < 0:
+        slope, start = 0.0, flat.sum() / (flat**2).sum()
+    return LatencyLine(slope=float(slope), start=float(start))
+
+
+def _quality(predicted: Sequence[float], measured: Sequence[float]) -> Quality:
+    errors = [abs(guess / time - 1) for guess, time in zip(predicted, measured, strict=True)]
+    mean = sum(measured) / len(measured)
+    spread = sum((time - mean) ** 2 for time in measured)
+    missed = sum((guess - time) ** 2 for guess, time in zip(predicted, measured, strict=True))
+    return Quality(
+        rows=len(errors),
+        r_squared=1 - missed / spread if spread else 0.0,
+        median_error=median(errors),
+        mean_error=sum(errors) / len(errors),
+    )

@@ -1,0 +1,91 @@
+"""Fully quantised ResNets for CIFAR's images (He 2016, section 4.2; FQ-Conv, Verhoef 2019), NHWC, data-parallel.
+
+A block's second convolution and its shortcut are added as sums, before one quantiser makes codes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from jax.typing import DTypeLike
+
+from meshcast.zoo.fully_quantised import edges, inference, scored, training, unit
+from meshcast.zoo.low_bit import Noise, QuantisedArithmetic
+from meshcast.zoo.program import Program
+from meshcast.zoo.shapes.low_bit import CifarConfig
+
+STAGES, CHANNELS = 3, 3
+
+
+def weights(config: CifarConfig) -> dict[str, Any]:
+    """Every parameter's shape."""
+    inputs = config.width
+    stages = []
+    for stage in range(STAGES):
+        width = config.width * 2**stage
+        blocks = []
+        for _ in range(config.blocks):
+            block = {"inner": unit(inputs, width, 3, 3), "outer": unit(width, width, 3, 3)}
+            shortcut = unit(inputs, width, 1, 1)
+            del shortcut["clip"]  # its sums are added to others before they are quantised
+            blocks.append(block | ({"shortcut": shortcut} if inputs != width else {}))
+            inputs = width
+        stages.append(blocks)
+    return edges(unit(CHANNELS, config.width, 3, 3), inputs, config, 2) | {"stages": stages}
+
+
+def network_of(config: CifarConfig) -> Any:
+    """The network: `(params, inputs, arithmetic) -> scores`."""
+
+    def network(params: Any, inputs: jax.Array, arithmetic: QuantisedArithmetic) -> jax.Array:
+        x = arithmetic.entered(inputs, params["input"])
+        x = arithmetic.left([arithmetic.convolved(x, params["first"], edge=True)], params["first"])
+        for stage, blocks in enumerate(params["stages"]):
+            for index, block in enumerate(blocks):
+                stride = 2 if stage and not index else 1
+                h = arithmetic.left([arithmetic.convolved(x, block["inner"], stride=stride)], block["inner"])
+                h = arithmetic.convolved(h, block["outer"])
+                shortcut = block.get("shortcut")
+                x = x if shortcut is None else arithmetic.convolved(x, shortcut, stride=stride)
+                x = arithmetic.left([h, x], block["outer"])
+        return scored(x, params, arithmetic)
+
+    return network
+
+
+def train_step(
+    config: CifarConfig,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 128,
+    accumulate: int = 1,
+    weight_noise: float = 0.0,
+    activation_noise: float = 0.0,
+    converter_noise: float = 0.0,
+    param_dtype: DTypeLike = "float32",
+    compute_dtype: DTypeLike = "float32",
+) -> Program:
+    """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
+    return training(
+        config, weights(config), network_of(config), (config.image, config.image, CHANNELS), mesh=mesh, batch=batch,
+        accumulate=accumulate, param_dtype=param_dtype, compute_dtype=compute_dtype,
+        noise=Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise),
+    )  # fmt: skip
+
+
+def forward(
+    config: CifarConfig,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 1,
+    weight_noise: float = 0.0,
+    activation_noise: float = 0.0,
+    converter_noise: float = 0.0,
+) -> Program:
+    """Classification in integers: `(params, batch) -> class scores`."""
+    return inference(
+        config, weights(config), network_of(config), (config.image, config.image, CHANNELS), mesh=mesh, batch=batch,
+        noise=Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise),
+    )  # fmt: skip

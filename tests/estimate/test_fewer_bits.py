@@ -1,0 +1,74 @@
+"""Fewer bits are never slower and never larger where the hardware has the unit: all devices, several shapes and widths."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshcast.estimate import load_estimator
+from meshcast.estimate.rates import catalogue_key
+from meshcast.hardware import Device, device_names
+from meshcast.lower import Kernel, KernelKind
+from meshcast.workload import Gemm, element_bytes
+
+SHAPES = ((4096, 4096, 4096), (1024, 1024, 1024), (128, 4096, 4096), (8, 4096, 14336), (1, 4096, 4096), (300, 700, 500))
+INTEGERS = ("i8", "i4", "i2")
+
+
+def product(dtype: str, m: int, k: int, n: int, *, out: str, k_minor: bool = True) -> Kernel:
+    width, result = element_bytes(dtype), element_bytes(out)
+    left, right, written = int(m * k * width), int(k * n * width), int(m * n * result)
+    return Kernel(
+        name="product", kind=KernelKind.GEMM, dtype=dtype, matrix_flops=2.0 * m * k * n, read_bytes=left + right,
+        written_bytes=written, operand_bytes=(left, right), elements=m * n, shape=(m, n),
+        geometry=Gemm(
+            batch=1, m=m, n=n, k=k, lhs_dtype=dtype, rhs_dtype=dtype, out_dtype=out, lhs_contracting_minor=True,
+            rhs_contracting_minor=k_minor,
+        ),
+    )  # fmt: skip
+
+
+def seconds(kernels: list[Kernel], device: Device, fidelity: str) -> list[float]:
+    estimator = load_estimator(fidelity)
+    return [float(each) for each in estimator.estimate(kernels, device).time]
+
+
+@pytest.mark.parametrize("fidelity", ["roofline", "analytical"])
+def test_narrower_integers_are_never_slower(fidelity: str) -> None:
+    for name in device_names():
+        device = Device.load(name)
+        if fidelity == "analytical" and (device.kind == "cpu" or "i8" not in device.matrix_flops):
+            continue  # without a unit, conversions cost what they cost
+        for shape in SHAPES:
+            for k_minor in (True, False):
+                for outs in (INTEGERS, ("i32",) * 3):
+                    kernels = [
+                        product(dtype, *shape, out=out, k_minor=k_minor)
+                        for dtype, out in zip(INTEGERS, outs, strict=True)
+                    ]
+                    found = seconds(kernels, device, fidelity)
+                    assert found == sorted(found, reverse=True), (name, shape, k_minor, outs, found)
+
+
+def test_a_byte_is_never_slower_than_two_where_its_unit_is_faster() -> None:
+    # Behind operands that lie along what is summed up, as tensor cores take bytes; XLA transposes others first, which costs more
+    # than the unit gains in small products (docs/low-bit.md).
+    for name in device_names():
+        device = Device.load(name)
+        if device.kind == "cpu":
+            continue
+        for byte in ("i8", "f8E4M3FN"):
+            key = catalogue_key(byte)
+            wide = device.matrix_flops.get("bf16", device.matrix_flops.get("f16", 0.0))
+            if device.matrix_flops.get(key, 0.0) <= wide or not wide:
+                continue
+            for shape in SHAPES:
+                two, one = (product(dtype, *shape, out=dtype) for dtype in ("bf16", byte))
+                slow, fast = seconds([two, one], device, "analytical")
+                assert fast <= slow, (name, byte, shape, slow, fast)
+
+
+def test_b200_has_the_integer_rate_of_its_data_sheet() -> None:
+    # DGX B200 datasheet: 72 POP/s with sparsity of 8 GPUs.
+    b200 = Device.load("b200")
+    assert b200.matrix_flops["i8"] == pytest.approx(72e15 / 2 / 8)
+    assert b200.matrix_flops["i8"] == 2 * b200.matrix_flops["f16"]

@@ -97,12 +97,43 @@ def keep_captured(programs: CapturedPrograms | None) -> None:
                 setattr(module, function, lru_cache(maxsize=KEPT)(keeping))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The programs that come with the sources are laid where all workers look for them."""
+    cache = getattr(session.config, "cache", None)
+    if cache is None or hasattr(session.config, "workerinput"):
+        return
+    from tests.captured_archive import ARCHIVE, unpack
+    from tests.captured_programs import CapturedPrograms, made_of
+
+    unpack(ARCHIVE, CapturedPrograms(cache.mkdir("captured"), made_of()).folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Workers of xdist are told what the sources are, which takes a second to find out."""
+    from tests.captured_programs import made_of
+
+    node.workerinput["made_of"] = made_of()
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Whether programs have to be captured that a fresh archive would bring along."""
+    from tests.captured_archive import ARCHIVE, digest_of
+    from tests.captured_programs import made_of
+
+    if digest_of(ARCHIVE) == made_of():
+        return None
+    return "captured programs: those of the archive were made of other sources, so that all are captured (make captured-programs)"
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Modules and tests stay until the end: nothing of them is garbage."""
-    from tests.captured_programs import CapturedPrograms  # loads jaxlib
+    from tests.captured_programs import CapturedPrograms, made_of  # loads jaxlib
 
-    cache = getattr(session.config, "cache", None)
-    keep_captured(CapturedPrograms(cache.mkdir("captured")) if cache is not None else None)
+    config = session.config
+    cache = getattr(config, "cache", None)
+    made = getattr(config, "workerinput", {}).get("made_of") or made_of()
+    keep_captured(CapturedPrograms(cache.mkdir("captured"), made) if cache is not None else None)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -11,7 +11,6 @@ ops, but no files and lines: nobody reads them of a model, and they would tell o
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 import os
 import pickle
@@ -57,13 +56,18 @@ def described(argument: object) -> Hashable:
     raise UnknownKindError(type(argument).__qualname__)
 
 
+def full_name(function: Callable[..., Any]) -> str:
+    """A function's name with its module."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def name_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """The name of the file that has what a function makes of arguments.
 
     Raises:
         UnknownKindError: Nothing sure can be said of an argument.
     """
-    asked = repr((function.__module__, function.__qualname__, described(args)))
+    asked = repr((full_name(function), described(args)))
     return hashlib.sha256(asked.encode()).hexdigest()
 
 
@@ -95,6 +99,13 @@ class Kept(NamedTuple):
     function: str  # that made it
     args: bytes | None  # its pickled arguments, where they are no program themselves
     made: Any  # as `written` has it
+
+
+def without_tracebacks() -> None:
+    """Has this process capture programs with the names of ops in their debug locations, and nothing else."""
+    import jax
+
+    jax.config.update("jax_traceback_in_locations_limit", 0)
 
 
 class CapturedPrograms:
@@ -132,28 +143,14 @@ class CapturedPrograms:
             try:
                 return _read(pickle.loads(path.read_bytes()).made)
             except FileNotFoundError:
-                with without_tracebacks():
-                    made = function(*args)
-                kept = Kept(f"{function.__module__}.{function.__qualname__}", _asked_again(args), written(made))
+                made = function(*args)
+                kept = Kept(full_name(function), _asked_again(args), written(made))
                 draft = path.with_suffix(f".{os.getpid()}-{id(made)}")
                 draft.write_bytes(pickle.dumps(kept))
                 draft.replace(path)
                 return made
 
         return captured
-
-
-@contextlib.contextmanager
-def without_tracebacks() -> Iterator[None]:
-    """Programs captured in the meantime have the names of ops in their debug locations, and nothing else."""
-    import jax
-
-    limit: int = jax.config.values["jax_traceback_in_locations_limit"]
-    jax.config.update("jax_traceback_in_locations_limit", 0)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_traceback_in_locations_limit", limit)
 
 
 def written(made: Any) -> Any:

@@ -116,23 +116,24 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["made_of"] = made_of()
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """Whether programs have to be captured that a fresh archive would bring along."""
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Whether programs had to be captured that a fresh archive would have brought along."""
     from tests.captured_archive import ARCHIVE, digest_of
     from tests.captured_programs import made_of
 
-    if digest_of(ARCHIVE) == made_of():
-        return None
-    return "captured programs: those of the archive were made of other sources, so that all are captured (make captured-programs)"
+    if digest_of(ARCHIVE) != made_of():
+        said = "programs were captured that an archive of these sources would bring along (make captured-programs)"
+        terminalreporter.write_line(said)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Modules and tests stay until the end: nothing of them is garbage."""
-    from tests.captured_programs import CapturedPrograms, made_of  # loads jaxlib
+    from tests.captured_programs import CapturedPrograms, made_of, without_tracebacks  # loads jaxlib
 
     config = session.config
     cache = getattr(config, "cache", None)
     made = getattr(config, "workerinput", {}).get("made_of") or made_of()
+    without_tracebacks()
     keep_captured(CapturedPrograms(cache.mkdir("captured"), made) if cache is not None else None)
     gc.collect()
     gc.freeze()

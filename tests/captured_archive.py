@@ -9,6 +9,7 @@ is captured as if there were none. `tests/test_captured_programs.py` captures so
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import pickle
 import sys
@@ -51,11 +52,15 @@ def unpack(archive: Path, folder: Path) -> int:
     """Adds an archive's programs to a folder, if they were made of what the folder is named after; returns how many were new."""
     if digest_of(archive) != folder.name:
         return 0
+    done = folder / f"{hashlib.sha256(archive.read_bytes()).hexdigest()}.unpacked"
+    if done.exists():
+        return 0
     missing = {name: program for name, program in packed(archive).items() if not (folder / name).exists()}
     for name, program in missing.items():
-        draft = folder / f"{name}.unpacked"
+        draft = folder / f"{name}.draft"
         draft.write_bytes(program)
         draft.replace(folder / name)
+    done.touch()
     return len(missing)
 
 

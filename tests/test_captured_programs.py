@@ -130,8 +130,13 @@ def test_the_digest_is_of_sources_and_releases(monkeypatch: pytest.MonkeyPatch, 
     (sources / "model.py").write_text("layers = 4\n")
     monkeypatch.setattr(captured_programs, "SOURCES", tmp_path)
 
+    known = tmp_path / "known"
+    known.mkdir()
+
     def digest() -> str:
-        return made_of.__wrapped__()
+        found = made_of.__wrapped__(known)
+        assert found == made_of.__wrapped__(known) == made_of.__wrapped__()
+        return found
 
     first = digest()
     (sources / "model.py").write_text("layers = 4  # as published\n")
@@ -191,3 +196,8 @@ def made_by(kept: Kept) -> str:
 def as_it_is(module: str, name: str) -> Callable[..., Any]:
     """A function of ours beneath what keeps its results for tests."""
     return inspect.unwrap(getattr(importlib.import_module(module), name))
+
+
+def test_the_archive_stays_small() -> None:
+    """Every clone fetches it, and every archive before it."""
+    assert not ARCHIVE.exists() or ARCHIVE.stat().st_size < 8e6

@@ -4,11 +4,11 @@ XLA's emitters compute a fusion's result element by element and have no place fo
 to the indices of what it is made of (`xla/backends/gpu/codegen/emitters`, `elemental_hlo_to_mlir.cc`). With `e(v)` elements of a
 value and `n(v)` the times that they are computed in all, a result has `n = e`, and an operand of an op with result `r`
 
-    n(operand) = max over the ops inside that read it of   n(r)                        elementwise, broadcast, slice, transpose, ...
-                                                           n(r) e(operand) / e(r)      sums, joins and borders
+    n(operand) = max over the ops inside that read it of   n(r)                      elementwise, broadcast, slice, transpose, ...
+                                                           n(r) e(operand) / e(r)    sums, joins and borders
 
-A thread takes four neighbouring elements of a large result, and a compiler sees that what does not change along the last dimension
-is the same for all of them. Programs of Triton's hold tiles, whose rows are computed once.
+A thread takes four neighbouring elements of a large result, and a compiler sees that what does not change along the last
+dimension is the same for all of them. Programs of Triton's hold tiles, whose rows are computed once.
 """
 
 from __future__ import annotations

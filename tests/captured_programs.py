@@ -2,12 +2,15 @@
 
 Tracing a model takes a fifth of a second, Shardy half of that, and reading bytecode some milliseconds. A program is known by the
 function that made it with all of its arguments, and by whatever it is made of: the sources of the packages that capture and
-partition, where they lie (debug locations name files), and the releases of Python, JAX and NumPy. So a change there makes
-everything anew.
+partition, and the releases of Python, JAX and NumPy. So a change there makes everything anew. Debug locations have the names of
+ops, but no files and lines: nobody reads them of a model, and they would tell one clone from another.
+
+`tests/captured_archive.py` brings the programs of a whole run along with the sources.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import pickle
@@ -18,7 +21,7 @@ from enum import Enum
 from functools import lru_cache, wraps
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshcast.programs import Program, mlir
 
@@ -53,26 +56,86 @@ def described(argument: object) -> Hashable:
     raise UnknownKindError(type(argument).__qualname__)
 
 
+def full_name(function: Callable[..., Any]) -> str:
+    """A function's name with its module."""
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def name_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """The name of the file that has what a function makes of arguments.
+
+    Raises:
+        UnknownKindError: Nothing sure can be said of an argument.
+    """
+    asked = repr((full_name(function), described(args)))
+    return hashlib.sha256(asked.encode()).hexdigest()
+
+
 @lru_cache(maxsize=1)
-def made_of() -> str:
-    """A digest of what captured programs are made of beside arguments."""
-    digest = hashlib.sha256(repr((platform.python_version(), *map(version, RELEASES), str(SOURCES))).encode())
-    for package in CAPTURING:
-        for path in sorted((SOURCES / package).rglob("*.py")):
-            digest.update(f"{path}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
+def made_of(known: Path | None = None) -> str:
+    """A digest of what captured programs are made of beside arguments: what the sources say, not how they explain it.
+
+    Args:
+        known: A folder that keeps it for sources that are the same to the byte: finding it out takes a second.
+    """
+    releases = (platform.machine(), *platform.python_version_tuple()[:2], *map(version, RELEASES))
+    paths = [path for package in CAPTURING for path in sorted((SOURCES / package).rglob("*.py"))]
+    sources = {path.relative_to(SOURCES).as_posix(): path.read_bytes() for path in paths}
+    to_the_byte = hashlib.sha256(repr((releases, Path(__file__).read_bytes(), sources)).encode()).hexdigest()
+    if known is not None and (known / to_the_byte).exists():
+        return (known / to_the_byte).read_text()
+    said = [(name, meaning(source.decode())) for name, source in sources.items()]
+    digest = hashlib.sha256(repr((releases, said)).encode()).hexdigest()[:16]
+    if known is not None:
+        for earlier in known.iterdir():
+            earlier.unlink(missing_ok=True)
+        draft = known / f"{to_the_byte}.{os.getpid()}"
+        draft.write_text(digest)
+        draft.replace(known / to_the_byte)
+    return digest
+
+
+def meaning(source: str) -> str:
+    """A module without its comments, docstrings and lines: what of it can change a captured program."""
+    module = ast.parse(source)
+    for node in ast.walk(module):
+        match node:
+            case ast.Module(body=body) | ast.ClassDef(body=body) | ast.FunctionDef(body=body):
+                if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+                    body[0].value.value = None
+    return ast.dump(module)
+
+
+class Kept(NamedTuple):
+    """What a file of the folder holds."""
+
+    function: str  # that made it
+    args: bytes | None  # its pickled arguments, where they are no program themselves
+    made: Any  # as `written` has it
+
+
+def without_tracebacks() -> None:
+    """Has this process capture programs with the names of ops in their debug locations, and nothing else."""
+    import jax
+
+    jax.config.update("jax_traceback_in_locations_limit", 0)
 
 
 class CapturedPrograms:
     """A folder of captured programs."""
 
-    def __init__(self, folder: Path) -> None:
-        """Programs of other sources go: nothing asks for them again."""
-        self._folder = folder / made_of()[:16]
+    def __init__(self, folder: Path, made: str) -> None:
+        """Programs of other sources go: nothing asks for them again.
+
+        Args:
+            folder: Of programs of all sources.
+            made: The digest of these sources (`made_of`).
+        """
+        self.folder = folder / made
         for earlier in folder.iterdir():
-            if earlier != self._folder:
+            if earlier != self.folder:
                 _remove(earlier)
-        self._folder.mkdir(exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
 
     def keeping(self, function: Callable[..., Any], tested_by: str = "") -> Callable[..., Any]:
         """The function, which makes only what the folder has not: a program, bytecode, or a tuple of such. Errors are not kept.
@@ -87,30 +150,34 @@ class CapturedPrograms:
             if tested_by and os.environ.get("PYTEST_CURRENT_TEST", "").startswith(tested_by):
                 return function(*args)
             try:
-                asked = repr((function.__module__, function.__qualname__, described(args)))
+                path = self.folder / name_of(function, args)
             except UnknownKindError:
                 return function(*args)
-            path = self._folder / hashlib.sha256(asked.encode()).hexdigest()
             try:
-                return _read(pickle.loads(path.read_bytes()))
+                return _read(pickle.loads(path.read_bytes()).made)
             except FileNotFoundError:
                 made = function(*args)
+                kept = Kept(full_name(function), _asked_again(args), written(made))
                 draft = path.with_suffix(f".{os.getpid()}-{id(made)}")
-                draft.write_bytes(pickle.dumps(_written(made)))
+                draft.write_bytes(pickle.dumps(kept))
                 draft.replace(path)
                 return made
 
         return captured
 
 
-def _written(made: Any) -> Any:
+def written(made: Any) -> Any:
     """What is pickled: programs with their bytecode, and bytecode."""
     if isinstance(made, tuple):
-        return tuple(map(_written, made))
+        return tuple(map(written, made))
     if isinstance(made, bytes):
         return made
     assert isinstance(made, Program), made
     return {**{each.name: getattr(made, each.name) for each in fields(Program)}, "module": made.bytecode}
+
+
+def _asked_again(args: tuple[Any, ...]) -> bytes | None:
+    return None if any(isinstance(each, bytes) for each in args) else pickle.dumps(args)
 
 
 def _read(kept: Any) -> Any:

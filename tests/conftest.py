@@ -97,12 +97,41 @@ def keep_captured(programs: CapturedPrograms | None) -> None:
                 setattr(module, function, lru_cache(maxsize=KEPT)(keeping))
 
 
+def captured_here(config: pytest.Config) -> CapturedPrograms | None:
+    """The programs that tests of these sources have captured, None where pytest keeps nothing on disk."""
+    from tests.captured_programs import CapturedPrograms, made_of  # loads jaxlib
+
+    cache = getattr(config, "cache", None)
+    return None if cache is None else CapturedPrograms(cache.mkdir("captured"), made_of(cache.mkdir("sources")))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The programs that come with the sources are laid where all workers look for them."""
+    if hasattr(session.config, "workerinput"):
+        return
+    from tests.captured_archive import ARCHIVE, unpack
+
+    if (programs := captured_here(session.config)) is not None:
+        unpack(ARCHIVE, programs.folder)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Whether programs of a whole run had to be captured that a fresh archive would have brought along."""
+    if config.args != config.getini("testpaths"):
+        return
+    from tests.captured_archive import ARCHIVE, digest_of
+
+    if (programs := captured_here(config)) is not None and digest_of(ARCHIVE) != programs.folder.name:
+        said = "programs were captured that an archive of these sources would bring along (make captured-programs)"
+        terminalreporter.write_line(said)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Modules and tests stay until the end: nothing of them is garbage."""
-    from tests.captured_programs import CapturedPrograms  # loads jaxlib
+    from tests.captured_programs import without_tracebacks
 
-    cache = getattr(session.config, "cache", None)
-    keep_captured(CapturedPrograms(cache.mkdir("captured")) if cache is not None else None)
+    without_tracebacks()
+    keep_captured(captured_here(session.config))
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -2,7 +2,8 @@
 
 Every program is predicted in processes of its own, which have predicted another one before: what imports, catalogues and
 fits take is paid by then, and nothing is known of this one. Kernels are modelled: no GPU compiler is asked, nor is what
-one answered before. Figures are medians of CPU seconds over the processes.
+one answered before. Figures are medians of CPU seconds over the processes. `--on` and `--fidelity` ask for other hardware and
+models of it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from programs_by_size import chain, layers
+
+if TYPE_CHECKING:
+    from meshcast import Options
 
 T = TypeVar("T")
 STAGES = ("capture", "partition", "read", "lower", "estimate", "simulate", "memory", "results")
@@ -52,34 +56,35 @@ class Clock:
         return made
 
 
-def measured(path: Path, warming: Path, *, staged: bool) -> dict[str, float]:
-    """Seconds of this process: of a prediction as a whole or of its stages, then of the bare parse."""
+def measured(path: Path, warming: Path, asked: Mapping[str, str], *, staged: bool) -> dict[str, float]:
+    """Seconds of this process: of a prediction as a whole or of its stages, then of the bare parse; `asked` are options."""
     import meshcast as mc
     from meshcast.programs import mlir
 
-    mc.predict(str(warming), on="h200")
+    options = mc.Options(**asked)
+    mc.predict(str(warming), options)
     clock = Clock()
     if staged:
-        _stages(str(path), str(warming), clock)
+        _stages(str(path), str(warming), options, clock)
     else:
-        clock("predict", lambda: mc.predict(str(path), on="h200"))
+        clock("predict", lambda: mc.predict(str(path), options))
     text = path.read_text()
     mlir.parse_module(text, where="warm")
     clock("parse", lambda: mlir.parse_module(text, where="floor"))
     return clock.seconds
 
 
-def _stages(path: str, warming: str, clock: Clock) -> None:
+def _stages(path: str, warming: str, options: Options, clock: Clock) -> None:
     """The stages of a prediction one after the other; collections of garbage put off as `predict` does."""
     import meshcast as mc
     from meshcast.base.garbage import collected_later
 
-    other = mc.prepare(warming, mc.Options(on="h200"))
+    other = mc.prepare(warming, options)
     with collected_later():
         program = clock("capture", lambda: mc.load(path))
         local = clock("partition", lambda: program.partition())
         workload = clock("read", lambda: local.workload())
-        lowered = clock("lower", lambda: workload.lower())
+        lowered = clock("lower", lambda: workload.lower(backend=other.lowered.backend))
         run = replace(other, lowered=lowered, devices=program.devices)
         clock("estimate", lambda: run.full_clock)
         clock("simulate", lambda: run.timeline)
@@ -107,15 +112,16 @@ def programs(folder: Path) -> dict[str, Path]:
     return found
 
 
-def medians(path: Path, warming: Path, repeats: int) -> dict[str, float]:
-    """Median seconds over processes, by name."""
+def medians(path: Path, warming: Path, asked: Mapping[str, str], repeats: int) -> dict[str, float]:
+    """Median seconds over processes, by name; `asked` are options of the prediction."""
     seconds: dict[str, list[float]] = {}
     modelled = {**os.environ, "MESHCAST_GPU_COMPILER": "none"}
     for staged in (False, True):
         command = [sys.executable, __file__, "--one", str(path), "--warming", str(warming)]
+        command += [word for name, value in asked.items() for word in (f"--{name}", value)]
         for _ in range(repeats):
-            asked = [*command, *(["--staged"] if staged else [])]
-            done = subprocess.run(asked, check=True, capture_output=True, env=modelled)
+            words = [*command, *(["--staged"] if staged else [])]
+            done = subprocess.run(words, check=True, capture_output=True, env=modelled)
             for name, value in json.loads(done.stdout).items():
                 seconds.setdefault(name, []).append(value)
     return {name: statistics.median(values) for name, values in seconds.items()}
@@ -127,12 +133,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="programs with this in their names")
+    parser.add_argument("--on", default="h200")
+    parser.add_argument("--fidelity", default="auto")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--warming", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--staged", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    asked = {"on": options.on, "fidelity": options.fidelity}
     if options.one is not None:
-        print(json.dumps(measured(options.one, options.warming, staged=options.staged)))
+        print(json.dumps(measured(options.one, options.warming, asked, staged=options.staged)))
         return
     with tempfile.TemporaryDirectory() as name:
         found = programs(Path(name))
@@ -141,7 +150,7 @@ def main() -> None:
         for what, path in found.items():
             if options.only not in what:
                 continue
-            seconds = medians(path, warming, options.repeats)
+            seconds = medians(path, warming, asked, options.repeats)
             ratio = seconds["predict"] / seconds["parse"]
             if options.json:
                 print(json.dumps({"what": what, "ratio": ratio, "seconds": seconds}), flush=True)

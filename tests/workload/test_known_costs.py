@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from meshcast.programs import from_bytes
 from meshcast.workload import Op, read_workload
 
@@ -87,3 +89,25 @@ def test_what_shifts_data_is_told_apart_by_its_attributes() -> None:
     assert again.cost is first.cost
     assert (first.cost.matrix_flops, aside.cost.matrix_flops) == (22 * 32.0, 21 * 32.0)
     assert tail.cost is head.cost
+
+
+def test_ops_are_the_same_by_the_short_way_and_by_the_long_one() -> None:
+    """What is one device's part of a program is read by the long way, as its ops may say how they are sharded."""
+    text = """func.func public @main(%x: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+      %one = stablehlo.constant dense<1.0> : tensor<f32>
+      %ones = stablehlo.broadcast_in_dim %one, dims = [] : (tensor<f32>) -> tensor<8x4xf32>
+      %a = stablehlo.add %x, %ones : tensor<8x4xf32>
+      %b = stablehlo.add %x, %ones : tensor<8x4xf32> loc("checkpoint/rematted_computation/add")
+      %c = stablehlo.convert %b : (tensor<8x4xf32>) -> tensor<8x4xbf16>
+      %d = stablehlo.convert %c : (tensor<8x4xbf16>) -> tensor<8x4xf32>
+      %e = stablehlo.tanh %d : tensor<8x4xf32> loc("tanh")
+      return %a, %e : tensor<8x4xf32>, tensor<8x4xf32>
+    }"""
+    program = from_bytes(text.encode(), name="fixture", where="fixture.mlir")
+    short, long = read_workload(program), read_workload(replace(program, partitioned=True))
+    assert short.body == long.body
+    assert short.tensors == long.tensors
+    added, again = (op for op in short.body.ops if op.name == "stablehlo.add")
+    assert again.equal == added.results
+    assert (again.recomputed, added.recomputed) == (True, False)
+    assert [op.location for op in short.body.ops][-1] == "tanh"

@@ -11,7 +11,7 @@ import pytest
 
 from meshcast.base.errors import UnsupportedError
 from meshcast.programs import capture, from_bytes
-from meshcast.workload import OpKind, ReadOptions, Workload, read_workload, reader
+from meshcast.workload import OpKind, ReadOptions, Workload, emitted_ops, read_workload
 
 F32 = jax.ShapeDtypeStruct((8, 8), "float32")
 
@@ -276,8 +276,8 @@ def test_workloads_print_in_a_terminal_and_a_notebook() -> None:
 
 
 def test_ops_are_asked_for_their_names_where_the_text_gives_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Mock(wraps=reader.location_name)
-    monkeypatch.setattr(reader, "location_name", asked)
+    asked = Mock(wraps=emitted_ops.location_name)
+    monkeypatch.setattr(emitted_ops, "location_name", asked)
     text = """func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
       %r = stablehlo.abs %x : tensor<8xf32> AT
       return %r : tensor<8xf32>

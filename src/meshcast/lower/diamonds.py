@@ -15,6 +15,9 @@ from collections.abc import Collection, Sequence, Set
 
 from meshcast.workload import Op, OpKind, Reduction, Tensor
 
+# What the second operand of a diamond's root is made by: its broadcast, or a trivial op on that.
+_SPREADING = frozenset({OpKind.BROADCAST, OpKind.ELEMENTWISE})
+
 
 def diamonds(
     ops: Sequence[Op],
@@ -50,19 +53,25 @@ class _Diamonds:
         self._made = {op.results[0]: index for index, op in enumerate(ops) if len(op.results) == 1}
         self._readers: dict[int, int] = dict.fromkeys(kept, 1)
         self._reader: dict[int, int] = {}  # the last one
+        readers, reader = self._readers, self._reader
         for index, read in enumerate(operands):
-            for value in set(read):
-                self._readers[value] = self._readers.get(value, 0) + 1
-                self._reader[value] = index
+            for value in set(read) if len(read) > 1 else read:
+                readers[value] = readers.get(value, 0) + 1
+                reader[value] = index
 
     def found(self) -> dict[int, int]:
-        roots = {
-            index: operands
-            for index, (op, operands) in enumerate(zip(self._ops, self._operands, strict=True))
-            if op.cost.kind is OpKind.ELEMENTWISE and len(operands) == 2
-        }
-        closed = [(self._closed(*operands), index) for index, operands in roots.items()]
-        return {reduction: self._end(root) for reduction, root in closed if reduction is not None}
+        ops, made = self._ops, self._made
+        ends: dict[int, int] = {}
+        for index, (op, operands) in enumerate(zip(ops, self._operands, strict=True)):
+            if op.cost.kind is not OpKind.ELEMENTWISE or len(operands) != 2:
+                continue
+            maker = made.get(operands[1])
+            if maker is None or ops[maker].cost.kind not in _SPREADING:
+                continue  # whatever else it is made by, it is not spread from a reduction
+            reduction = self._closed(*operands)
+            if reduction is not None:
+                ends[reduction] = self._end(index)
+        return ends
 
     def _end(self, index: int) -> int:
         """The last of the elementwise ops that each alone read the one before."""

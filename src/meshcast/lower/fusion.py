@@ -27,25 +27,22 @@ from meshcast.lower.constants import known_values
 from meshcast.lower.diamonds import diamonds
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
 from meshcast.lower.fusion_times import Reads, Repeating, Work, cycles_of, root_rates, takes_in, work_of_values
-from meshcast.lower.growing import Growing, Predicate, is_indexable
+from meshcast.lower.growing import ASKING_OTHERWISE, Growing, Predicate, asked_elements, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
 from meshcast.lower.rewriting import turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.lower.single_exits import single_exits
-from meshcast.workload import Op, OpKind, Reduction, Tensor, Window
+from meshcast.workload import Op, OpKind, Reduction, Tensor
 
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
 MAX_REPEATED = 16
 
-# Take every element of an operand once at the most.
-_PARTS = frozenset({OpKind.MOVE, OpKind.UPDATE, OpKind.SCATTER})
-# Ask for other numbers of an operand's elements than they give themselves.
-_ASKING_OTHERWISE = _PARTS | {OpKind.WINDOW, OpKind.GATHER}
 # XLA makes a window and a scatter of it, both of which read the operand.
 _EXPANDED = "select_and_scatter"
 _NOBODY: frozenset[int] = frozenset()
 _FULL, _LARGE, _COMPLICATED = range(3)  # what is asked about values that a fusion reads from outside
 
+Asked = dict[int, tuple[frozenset[int], int]]  # by root, see `_Sweep._asked`
 Fusions = dict[int, list[int]]  # root -> members in program order, the root last
 
 
@@ -89,6 +86,7 @@ class _Sweep:
         self._joining = FUSIBLE_PRODUCERS | rules.joining
         self._limited = bool(rules.tensors)  # whether kernels may read so many tensors only
         self._operands = operands
+        self._members = ops, operands
         self._tensors = tensors
         self._pinned = set(live_out)  # values that must be in memory
         self._readers: dict[int, list[int]] = {}
@@ -111,11 +109,15 @@ class _Sweep:
         for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
             if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
                 cost = op.cost
-                reads = [
-                    (v, min(size, sources.get(v, size))) for v, size in zip(read, cost.operand_bytes, strict=False)
-                ]
+                reads = []
+                total = 0
+                for value, size in zip(read, cost.operand_bytes, strict=False):
+                    least = sources.get(value, size)
+                    least = least if least < size else size
+                    reads.append((value, least))
+                    total += least
                 self._reads[index] = reads
-                sources[op.results[0]] = min(cost.written_bytes, sum([size for _, size in reads]))
+                sources[op.results[0]] = total if total < cost.written_bytes else cost.written_bytes
             if kind in PRODUCTS:
                 self._products.add(index)
             if kind not in rules.consumers or (kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)):
@@ -141,21 +143,21 @@ class _Sweep:
             if len(users) > 1:
                 asking = {id(roots): roots for roots in map(self._roots.__getitem__, users)}
                 owners = owners if len(asking) == 1 else frozenset().union(*asking.values())
-            asked: dict[int, tuple[frozenset[int], int]] = {}
+            asked: Asked = {}
             if self._fuses(index, users, owners, asked) and (not self._limited or self._have_room(owners, index)):
                 self._roots[index] = owners
                 operands = self._operands[index]
                 asks = bool(operands) and kind in self._rules.consumers  # else nothing that it reads will ask
+                # Each operand at a place of its own, where it moves elements or is joined.
+                elsewhere = kind is not OpKind.ELEMENTWISE or (self._joins and self._is_read_by(users, OpKind.MOVE))
+                own = frozenset((index,)) if asks and elsewhere else _NOBODY
+                growing = self._growing
                 for root in owners:
-                    fusion = self._fusion(root)
+                    fusion = growing.get(root) or self._fusion(root)
                     fusion.add(op, operands)
                     if asks:
                         found = asked.get(root) or self._asked(users, root, fusion)
-                        joined = self._joins and self._is_read_by(
-                            users, OpKind.MOVE
-                        )  # each operand at a place of its own
-                        elsewhere = joined or kind is not OpKind.ELEMENTWISE
-                        fusion.asking[index] = (frozenset((index,)), found[1]) if elsewhere else found
+                        fusion.asking[index] = (own, found[1]) if elsewhere else found
                 return owners
         own = self._roots[index] = frozenset((index,))
         return own
@@ -196,8 +198,8 @@ class _Sweep:
         return tensor.elements * source // tensor.bytes if tensor.bytes else 0
 
     def _fuses(
-        self, index: int, users: Sequence[int], owners: frozenset[int], asked: dict[int, tuple[frozenset[int], int]]
-    ) -> bool:
+        self, index: int, users: Sequence[int], owners: frozenset[int], asked: Asked
+    ) -> bool:  # fmt: skip
         """Whether an op is computed inside its readers; `asked` is given what was worked out of `_asked` for that."""
         op, kind = self._ops[index], self._kinds[index]
         arithmetic = kind is OpKind.ELEMENTWISE
@@ -228,7 +230,8 @@ class _Sweep:
         return times == 1 or self._worth_repeating(index, times)
 
     def _is_read_by(self, users: Sequence[int], kind: OpKind) -> bool:
-        return any(self._kinds[user] is kind for user in users)
+        kinds = self._kinds
+        return any([kinds[user] is kind for user in users])
 
     def _asked(self, users: Sequence[int], root: int, fusion: Growing) -> tuple[frozenset[int], int]:
         """Which ops of a fusion ask for an op's elements at places of their own, and how often it is computed for that.
@@ -250,20 +253,33 @@ class _Sweep:
         return places, sum([asking[place][1] for place in places])
 
     def _is_faster(
-        self, index: int, users: Sequence[int], owners: frozenset[int], asked: dict[int, tuple[frozenset[int], int]]
-    ) -> bool:
+        self, index: int, users: Sequence[int], owners: frozenset[int], asked: Asked
+    ) -> bool:  # fmt: skip
         """Whether an op inside all of its readers' fusions takes less time than as a kernel (`fusion_times`).
 
         `asked` is given what was worked out of `_asked`.
         """
         op = self._ops[index]
         elements, row = self._tensors[result := op.results[0]].elements, self._rows.get(op.results[0])
+        growing, reductions, kinds = self._growing, self._reductions, self._kinds
+        only = users[0] if len(users) == 1 else None
         readers: list[Repeating] = []
         for root in owners if len(owners) == 1 else sorted(owners):
-            fusion = self._fusion(root)
-            places, copies = asked[root] = self._asked(users, root, fusion)
-            by_rows = row == fusion.space or root in self._reductions
-            evaluated = elements if by_rows else self._asked_elements(fusion, places, result)
+            fusion = growing.get(root) or self._fusion(root)
+            by_rows = root in reductions
+            # `_asked` and `_asked_elements`, where there is one reader and one place to ask at, as mostly.
+            found = fusion.asking[only] if only is not None and not by_rows else self._asked(users, root, fusion)
+            places, copies = asked[root] = found
+            if by_rows or row == fusion.space:
+                evaluated = elements
+            elif len(places) == 1:
+                (place,) = places
+                if kinds[place] in ASKING_OTHERWISE:
+                    evaluated = asked_elements(fusion, places, result, self._members, self._tensors)
+                else:
+                    evaluated = fusion.evaluated.get(place) or fusion.space * fusion.asking[place][1]
+            else:
+                evaluated = asked_elements(fusion, places, result, self._members, self._tensors)
             fusion.evaluated[index] = evaluated
             readers.append((fusion, evaluated, copies))
         return takes_in(op, self._reads[index], elements, self._work[result], readers)
@@ -277,27 +293,6 @@ class _Sweep:
         ]
         exits = single_exits(inside)
         return work_of_values(members, self._operands, self._tensors, self._known, exits)
-
-    def _asked_elements(self, fusion: Growing, places: frozenset[int], value: int) -> int:
-        """How many elements of a value places ask for: those that they give, a share where they join or pad, an index once."""
-        asked, elements = 0, self._tensors[value].elements
-        for place in places:
-            given, kind = fusion.evaluated.get(place) or fusion.space * fusion.asking[place][1], self._kinds[place]
-            if kind in _ASKING_OTHERWISE:
-                window = self._ops[place].cost.geometry
-                if kind is OpKind.MOVE:
-                    given = min(given, given * elements // (self._tensors[self._ops[place].results[0]].elements or 1))
-                elif kind in _PARTS or (kind is OpKind.GATHER and self._is_index(place, value)):
-                    given = min(given, elements)
-                elif isinstance(window, Window):
-                    given *= math.prod(window.window)
-            asked += given
-        return asked
-
-    def _is_index(self, gather: int, value: int) -> bool:
-        """Whether a value is a gather's indices, or as many elements that they come from: asked for once (`HandleGather`)."""
-        table, *indices = self._operands[gather]
-        return value != table and any(self._tensors[value].elements == self._tensors[each].elements for each in indices)
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""

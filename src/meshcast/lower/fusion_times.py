@@ -156,18 +156,20 @@ def work_of_values(
     # exit -> values that lead to it alone, each with what it takes to have it from memory
     behind: dict[int, list[tuple[int, dict[int, float]]]] = {}
     for index, (op, reads) in members.items():
-        read_values = operands[index]
+        read_values, cost = operands[index], op.cost
         by_constant = len(read_values) == 2 and read_values[1] in constants
-        kind = (id(op.cost), op.name, by_constant)
+        kind = (id(cost), op.name, by_constant)
         own = cycles.get(kind)
-        if own is None or (own >= _JOIN_CYCLES and op.cost.kind is OpKind.MOVE):  # a join's goes by its shape
+        if own is None or (own >= _JOIN_CYCLES and cost.kind is OpKind.MOVE):  # a join's goes by its shape
             own = cycles[kind] = cycles_of(op, tensors, by_constant=by_constant)
         result = op.results[0]
         elements = tensors[result].elements
         chain = own
         read: dict[int, float] = dict(reads)
         leading = behind.pop(index, ())
-        spread = splats.intersection(read_values) if op.cost.kind is OpKind.ELEMENTWISE else _NONE
+        spread = _NONE
+        if cost.kind is OpKind.ELEMENTWISE and not splats.isdisjoint(read_values):
+            spread = splats.intersection(read_values)
         own_spread = len(spread)
         for value, outside in leading:
             size, before = tensors[value].elements, found[value]
@@ -177,7 +179,8 @@ def work_of_values(
             if len(outside) > len(read):
                 read, outside = outside, read
             for other, moved in outside.items():
-                read[other] = max(moved, read.get(other, 0.0))
+                if moved > read.get(other, 0.0) or other not in read:
+                    read[other] = moved
         for value, _ in leading:
             read.pop(value, None)
         found[result] = Work(own, chain, sum(read.values()), spread, own_spread)
@@ -236,7 +239,8 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
             seconds = before / fusion.rate
             extra -= seconds - OVERLAP * min(seconds, hidden)
         less = moved.get(result, 0.0)
-        less -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
+        if more or behind:
+            less -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
         saved += less / fusion.bytes_per_s
         if spread:
             saved -= spread * asked / fusion.cached_per_s

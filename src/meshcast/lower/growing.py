@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from meshcast.lower.products import is_plain
-from meshcast.workload import Op, OpKind
+from meshcast.workload import Op, OpKind, Tensor, Window
 
 Predicate = Callable[[int], bool]
 # What Triton's row fusions cannot index by.
 _NOT_IN_ROWS = frozenset({OpKind.GATHER, OpKind.MOVE})
+# Take every element of an operand once at the most.
+_PARTS = frozenset({OpKind.MOVE, OpKind.UPDATE, OpKind.SCATTER})
+# Ask for other numbers of an operand's elements than they give themselves.
+ASKING_OTHERWISE = _PARTS | {OpKind.WINDOW, OpKind.GATHER}
 
 
 class Growing:
@@ -131,3 +136,41 @@ class Growing:
 def is_indexable(op: Op) -> bool:
     """Whether Triton's row fusions can index by an op; where not, what it gives is copied first."""
     return op.cost.kind not in _NOT_IN_ROWS and not (op.cost.kind is OpKind.SLICE and op.name.endswith("dynamic_slice"))
+
+
+def asked_elements(
+    fusion: Growing,
+    places: frozenset[int],
+    value: int,
+    members: tuple[Sequence[Op], Sequence[tuple[int, ...]]],
+    tensors: Sequence[Tensor],
+) -> int:
+    """How many elements of a value places ask for: those that they give, a share where they join or pad, an index once.
+
+    Args:
+        fusion: What they have joined.
+        places: Of ops of the fusion.
+        value: What they ask for.
+        members: The ops of the block, and their operands with views resolved.
+        tensors: Types of all values.
+    """
+    asked, elements = 0, tensors[value].elements
+    ops, operands = members
+    for place in places:
+        given, op = fusion.evaluated.get(place) or fusion.space * fusion.asking[place][1], ops[place]
+        kind, window = op.cost.kind, op.cost.geometry
+        if kind in ASKING_OTHERWISE:
+            if kind is OpKind.MOVE:
+                given = min(given, given * elements // (tensors[op.results[0]].elements or 1))
+            elif kind in _PARTS or (kind is OpKind.GATHER and _is_index(value, operands[place], tensors)):
+                given = min(given, elements)
+            elif isinstance(window, Window):
+                given *= math.prod(window.window)
+        asked += given
+    return asked
+
+
+def _is_index(value: int, gathered: tuple[int, ...], tensors: Sequence[Tensor]) -> bool:
+    """Whether a value is a gather's indices, or as many elements that they come from: asked for once (`HandleGather`)."""
+    table, *indices = gathered
+    return value != table and any(tensors[value].elements == tensors[each].elements for each in indices)

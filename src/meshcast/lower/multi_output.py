@@ -115,12 +115,13 @@ class _OutputMerging:
 
     def _merge_siblings(self, value: int) -> None:
         """Merges kernels that read a value."""
-        readers = [index for index in self._readers.get(value, ()) if self._spaces[index]]
+        readers, spaces = self._readers.get(value, ()), self._spaces
         if len(readers) < 2:
             return
         by_space: dict[int, list[int]] = {}
         for index in readers:
-            by_space.setdefault(self._spaces[index], []).append(index)
+            if space := spaces[index]:
+                by_space.setdefault(space, []).append(index)
         for siblings in by_space.values():
             if len(siblings) > 1:
                 self._merge_alike(value, sorted(siblings, key=self._priority, reverse=True))
@@ -153,15 +154,17 @@ class _OutputMerging:
         kernel, space = self._steps[maker], self._spaces[maker]
         if not space or not isinstance(kernel, Kernel) or kernel.kind is not KernelKind.LOOP_FUSION:
             return
-        if len(kernel.writes) != 1 or "transpose" in kernel.flags or any(short_name(n) == "copy" for n in kernel.ops):
-            return
         readers = self._readers.get(value, ())
+        alike = [index for index in readers if self._spaces[index] == space]
+        if not alike or len(kernel.writes) != 1 or "transpose" in kernel.flags:
+            return
+        if "copy" in map(short_name, kernel.ops):
+            return
         alone = len(readers) + (value in self._kept) == 1
         found = [
             index
-            for index in readers
-            if self._spaces[index] == space
-            and not (alone and self._priority(index) < 2)
+            for index in alike
+            if not (alone and self._priority(index) < 2)
             and self._fit(maker, index)
             and not self._connected(maker, index, passing_on=True)
             and not is_slower_together(kernel, self._kernel(index), value)
@@ -186,7 +189,7 @@ class _OutputMerging:
         found = self._sums.get(index)
         if found is None:
             names = self._kernel(index).ops
-            found = self._sums[index] = max(1, sum([short_name(name) == "reduce" for name in names]))
+            found = self._sums[index] = max(1, [*map(short_name, names)].count("reduce"))
         return found
 
     def _cache(self, index: int) -> int:
@@ -206,7 +209,7 @@ class _OutputMerging:
     def _slices(self, index: int, value: int) -> bool:
         kernel = self._kernel(index)
         read = kernel.operand_bytes[kernel.reads.index(value)]
-        return 0 < read < self._tensors[value].bytes and any(short_name(name) == "slice" for name in kernel.ops)
+        return 0 < read < self._tensors[value].bytes and "slice" in map(short_name, kernel.ops)
 
     def _connected(self, first: int, second: int, *, passing_on: bool = False) -> bool:
         if self._order is None:  # before anything was merged

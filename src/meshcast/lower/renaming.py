@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from meshcast.base import copier
 from meshcast.workload import Block, Op
+
+_renamed_op = copier(Op, "operands", "results", "equal", "blocks")
 
 
 def renamed(block: Block, names: Mapping[int, int]) -> Block:
     """The block with other names of values that it reads."""
     outputs = tuple([names.get(value, value) for value in block.outputs])
-    return replace(block, outputs=outputs, ops=tuple([renamed_op(op, names) for op in block.ops]))
+    return Block(inputs=block.inputs, outputs=outputs, ops=tuple([renamed_op(op, names) for op in block.ops]))
 
 
 def renamed_op(op: Op, names: Mapping[int, int]) -> Op:
     """The op with other names of values that it, or a block of it, reads or makes."""
-    named = {value for value in (*op.operands, *op.results, *op.equal) if value in names}
-    if not named and not op.blocks:
+    known = names.keys()
+    if not op.blocks and known.isdisjoint(op.operands) and known.isdisjoint(op.results) and known.isdisjoint(op.equal):
         return op
-    return replace(
+    return _renamed_op(
         op,
-        operands=tuple([names.get(value, value) for value in op.operands]),
-        results=tuple([names.get(value, value) for value in op.results]),
-        equal=tuple([names.get(value, value) for value in op.equal]),
-        blocks=tuple([renamed(block, names) for block in op.blocks]),
+        tuple([names.get(value, value) for value in op.operands]),
+        tuple([names.get(value, value) for value in op.results]),
+        tuple([names.get(value, value) for value in op.equal]),
+        tuple([renamed(block, names) for block in op.blocks]),
     )

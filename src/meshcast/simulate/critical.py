@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from meshcast.base import copier
 from meshcast.lower import Kernel, LoopStep
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Segment:
     loops: tuple[str, ...] = ()
 
 
+_repeated = copier(Segment, "seconds", "count", "loops")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looped:
     """The path of one turn of a loop, or of a branch, whose name is empty: kept apart until the whole path is asked for."""
@@ -67,7 +71,7 @@ def flattened(path: Sequence[Segment | Looped]) -> tuple[Segment, ...]:
             seconds, count = item.seconds, item.count
             for _, trips, _ in reversed(around):
                 seconds, count = trips * seconds, trips * count
-            found.append(replace(item, seconds=seconds, count=count, loops=names) if len(around) > 1 else item)
+            found.append(_repeated(item, seconds, count, names) if len(around) > 1 else item)
     return tuple(found)
 
 

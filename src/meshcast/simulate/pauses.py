@@ -12,11 +12,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from meshcast.base import copier
 from meshcast.lower import Step
 from meshcast.simulate.critical import Looped, Segment, flattened, shortened
 from meshcast.simulate.timeline import Breakdown, Repeat, Span, Timeline
 
 ROUNDING = 1e-12  # seconds by which moments that are meant to be the same differ
+_moved = copier(Span, "start", "end")
 
 
 def with_pauses(timeline: Timeline, launches: Iterable[Sequence[Step]], pause: float) -> Timeline:
@@ -62,7 +64,7 @@ class _Pauses:
         def moved(span: Span | Repeat) -> Span | Repeat:
             by = late[bisect_right(moments, span.start)]
             if not isinstance(span, Repeat):
-                return replace(span, start=span.start + by, end=span.end + by)
+                return _moved(span, span.start + by, span.end + by)
             body, end = loops[id(span)], span.end + by + longer[id(span)]
             return replace(span, body=body, start=span.start + by, end=end)
 

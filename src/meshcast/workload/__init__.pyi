@@ -2,6 +2,7 @@ from meshcast.workload.custom_calls import is_library_target as is_library_targe
 from meshcast.workload.custom_calls import register_custom_call as register_custom_call
 from meshcast.workload.custom_calls import registered_rules as registered_rules
 from meshcast.workload.data_loops import DataLoop as DataLoop
+from meshcast.workload.emitted_ops import location_name as location_name
 from meshcast.workload.graph import ALIGNMENT as ALIGNMENT
 from meshcast.workload.graph import DTYPE_BITS as DTYPE_BITS
 from meshcast.workload.graph import Attention as Attention
@@ -32,7 +33,6 @@ from meshcast.workload.posted import program_sequence as program_sequence
 from meshcast.workload.posted import rank_sequences as rank_sequences
 from meshcast.workload.printer import summary_rows as summary_rows
 from meshcast.workload.reader import ReadOptions as ReadOptions
-from meshcast.workload.reader import location_name as location_name
 from meshcast.workload.reader import read_workload as read_workload
 from meshcast.workload.rule import OpReading as OpReading
 from meshcast.workload.rules.attention import BACKWARD_VECTOR_FLOPS as BACKWARD_VECTOR_FLOPS

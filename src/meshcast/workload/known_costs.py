@@ -22,6 +22,11 @@ class KnownCosts:
         self._tensors = tensors
         self._asked = dict(COSTED_BY) if sharded else {**COSTED_BY, **COSTED_WHOLE_BY}
         self._found: dict[tuple[object, ...], Cost] = {}
+        # Of ops of one result that nothing but types says the cost of, by name: costs by the identities of operands' types and
+        # the result's.
+        self.by_types: dict[str, dict[tuple[int, ...], Cost]] = {
+            name: {} for name, asked in self._asked.items() if not asked and name not in COSTED_ALSO_BY
+        }
 
     def of(
         self, name: str, operation: Any, rule: Rule, operands: tuple[int, ...], results: tuple[int, ...]

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from meshcast.base import OUTSIDE, UsageError, format_bytes, group_numbers
 from meshcast.programs import Program, entry_function, ir, stablehlo, string_of, symbol_of
+from meshcast.workload.emitted_ops import location_name
 from meshcast.workload.graph import Block, Collective, OpKind
 from meshcast.workload.groups import linked, permute_pairs, replica_group
 from meshcast.workload.local_types import LocalTypes
-from meshcast.workload.reader import location_name
 from meshcast.workload.workload import Workload
 
 Ints = npt.NDArray[np.int64]

@@ -8,23 +8,22 @@ from typing import Any
 
 from meshcast.base import InputError, UnsupportedError, allow_nesting, expect
 from meshcast.programs import Program, entry_function, ir, string_of, symbol_of
-from meshcast.workload.calls import Calls, called, with_executions
+from meshcast.workload.calls import called, with_executions
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
 from meshcast.workload.data_loops import DataLoop, assumed_turns, data_loop, refuse_unused
-from meshcast.workload.equal_ops import EqualOps
-from meshcast.workload.graph import Block, Cost, Op, OpKind, Tensor
-from meshcast.workload.known_costs import KnownCosts
+from meshcast.workload.emitted_ops import EmittedOps, location_name
+from meshcast.workload.graph import Block, Cost, Op, OpKind
 from meshcast.workload.launches import copy_cost, framework_step, launch_of
-from meshcast.workload.local_types import LocalTypes, TupleError
-from meshcast.workload.made_launches import CompiledLaunch
-from meshcast.workload.numbered_values import NumberedValues
+from meshcast.workload.local_types import TupleError
 from meshcast.workload.options import ReadOptions as ReadOptions
 from meshcast.workload.rule import OpReading
 from meshcast.workload.rules import COMPOSITES, REFUSED, RULES
 from meshcast.workload.trip_count import most_trips, trip_count
 from meshcast.workload.tuples import without_tuples
 from meshcast.workload.workload import Workload, are_alike
+
+_RETURNS = frozenset({"stablehlo.return", "func.return", "sdy.return", "mhlo.return"})
 
 
 def read_workload(program: Program, options: ReadOptions | None = None) -> Workload:
@@ -43,28 +42,22 @@ def read_workload(program: Program, options: ReadOptions | None = None) -> Workl
         return _Reader(replace(program, module=without_tuples(program.module)), told).read()
 
 
-class _Reader(NumberedValues):
+class _Reader(EmittedOps):
     """State of one walk."""
 
     def __init__(self, program: Program, options: ReadOptions) -> None:
-        super().__init__(LocalTypes(program.mesh, where=program.name), sharded=program.partitioned)
+        super().__init__(program)
         self._program = program
         self._options = options
         self._collectives = CollectiveReader(program.mesh, self._types)
         self._functions: dict[str, Any] = {}
-        self._calls = Calls(program.source)
         self._depth = 0
+        self._barriers = False  # whether something may be recomputed
         self._top: list[Op] = []
         self._loops = 0  # read so far
         self._data_loops: list[DataLoop] = []
         self._warnings: dict[str, None] = {}
-        self._named = program.named  # whether ops may have names in their debug locations
-        self._barriers = self._located = self._recomputing = False  # recomputation: may be, can be told, is here
-        self._scheduled = "meshcast.scheduled" in program.module.operation.attributes
-        self._launch: CompiledLaunch | None = None
         self._on_chip: set[int] = set()
-        self._costs = KnownCosts(self._tensors, sharded=program.partitioned)
-        self._equal = EqualOps(self._tensors)
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
             "stablehlo.case": self._branch,
@@ -134,17 +127,21 @@ class _Reader(NumberedValues):
         if self._depth % 32 == 0:
             allow_nesting(self._depth, where=self._program.source)
         returned: tuple[int, ...] = ()
-        handlers = self._handlers
+        handlers, typed = self._handlers, self._typed
         enclosing, scheduled = self._launch, self._scheduled
         for view in block.operations:
             operation = view.operation
             name = operation.name
             if scheduled:
                 self._launch = enclosing or launch_of(operation)
+            known = typed.get(name)
+            if known is not None:
+                self._plain_by_types(name, operation, ops, known)
+                continue
             handler = handlers.get(name)
             if handler is not None:
                 handler(operation, ops, scope)
-            elif name in ("stablehlo.return", "func.return", "sdy.return", "mhlo.return"):
+            elif name in _RETURNS:
                 returned = self._operands(operation)
             else:
                 self._plain(name, operation, ops, scope)
@@ -187,37 +184,6 @@ class _Reader(NumberedValues):
         return OpReading(
             name=name, operands=takes, results=gives, op=operation, location=where, skew=self._options.skew
         )
-
-    def _emit(
-        self, name: str, cost: Cost, operands: tuple[int, ...], results: tuple[int, ...], location: str, ops: list[Op],
-        blocks: tuple[Block, ...] = (), trips: int = 1, equal: tuple[int, ...] = (),
-    ) -> None:  # fmt: skip
-        recomputed = self._recomputing
-        if location:
-            self._located = True
-            recomputed = recomputed or "rematted_computation" in location
-        self._calls.emitted += 1
-        ops.append(
-            Op(
-                name=name,
-                cost=cost,
-                operands=operands,
-                results=results,
-                blocks=blocks,
-                trip_count=trips,
-                location=location,
-                recomputed=recomputed,
-                launch=self._launch,
-                equal=equal,
-            )
-        )
-
-    def _emit_halo(self, cost: Cost, operands: tuple[int, ...], location: str, ops: list[Op]) -> int:
-        """An exchange the program does not spell out; its value is one more operand of the op that needs it."""
-        received = len(self._tensors)
-        self._tensors.append(Tensor((cost.written_bytes,), "i8"))
-        self._emit("meshcast.halo", cost, operands[:1], (received,), location, ops)
-        return received
 
     def _forward(self, operation: Any, ops: list[Op], scope: str) -> None:
         """Results that are their operands under another name."""
@@ -390,8 +356,3 @@ class _Reader(NumberedValues):
 
     def _where(self, location: str, scope: str) -> str:
         return f"{self._program.source}{scope}" + (f" at {location}" if location else "")
-
-
-def location_name(operation: Any) -> str:
-    """The op's own name in its debug location (`jit(step)/while/body/dot_general`), or nothing."""
-    return getattr(operation.location, "name_str", "") or ""

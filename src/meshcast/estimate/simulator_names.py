@@ -36,13 +36,13 @@ def load_simulator(name: str | None, device: Device, lines: Path | None = None) 
         UsageError: There is no such simulator.
         UnsupportedError: It does not simulate the device.
     """
+    chosen = name if name is not None else DEFAULT_SIMULATOR
+    if chosen not in SIMULATORS:
+        raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=nearest(chosen, SIMULATORS))
     if device.kind == "gpu" and device.core is not None:
         return _of_gpus(name, device)
     if device.tensor_cores is None:
         raise why_not_simulated(device)
-    chosen = name if name is not None else DEFAULT_SIMULATOR
-    if chosen not in SIMULATORS:
-        raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=nearest(chosen, SIMULATORS))
     if lines is not None:
         return _with_lines(chosen, lines, device)
     only = GENERATION_MODELS.get(chosen, device.tensor_cores.target)

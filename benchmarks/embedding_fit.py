@@ -22,11 +22,12 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from meshcast.hardware import load_device
-from meshcast.tables import Distribution, EmbeddingKernels, LookUps, Traffic, traffic_of
+from meshcast.tables import BagKernels, BagParameters, Distribution, EmbeddingKernels, LookUps, Traffic, traffic_of
 from meshcast.tables.traffic import CACHE_SHARE
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 DEVICE = load_device("h200")
+EVENTS_S = 1.2e-6  # that two events around one kernel see more than what it takes among others
 
 
 class Cases:
@@ -76,6 +77,15 @@ class Cases:
         """Seconds of one phase."""
         return np.array([row["batched"][phase] for row in self.rows]) * 1e-3
 
+    def bag_measured(self, phase: str) -> Floats:
+        """Seconds of one phase of `embedding_bag`; of nothing where it was not measured."""
+        return np.array([row.get("bag", {}).get(phase, np.nan) for row in self.rows]) * 1e-3
+
+    @property
+    def with_bags(self) -> Any:
+        """Cases in which `embedding_bag` was measured."""
+        return ~np.isnan(self.bag_measured("forward"))
+
     def regime(self) -> list[str]:
         """What every case is bound by, roughly."""
         fits = CACHE_SHARE * DEVICE.cache_bytes
@@ -119,11 +129,35 @@ def fitted(
     return built(found.x)
 
 
-def told(name: str, ratio: Floats, cases: Cases) -> None:
+def bag_phase(cases: Cases, bags: BagKernels, phase: str) -> Floats:
+    """Seconds of every case's `embedding_bag`, table by table."""
+    return EVENTS_S + cases.summed(np.asarray((bags.forward if phase == "forward" else bags.picked)(cases.traffic)))
+
+
+def fitted_bags(cases: Cases, bags: BagKernels) -> BagKernels:
+    """The bags' parameters, fitted to both phases of those cases that have them; atomics are left as they are."""
+    names, start = zip(*asdict(bags.parameters).items(), strict=True)
+    chosen = cases.fitted & cases.with_bags
+
+    def built(logs: Floats) -> BagKernels:
+        return replace(bags, parameters=BagParameters(**dict(zip(names, np.exp(logs), strict=True))))
+
+    def off(logs: Floats) -> Floats:
+        each = [
+            np.log(bag_phase(cases, built(logs), phase) / cases.bag_measured(phase))
+            for phase in ("forward", "backward")
+        ]
+        return np.concatenate([part[chosen] for part in each])
+
+    found = least_squares(off, np.log(start), loss="soft_l1", f_scale=0.1, max_nfev=40)
+    return built(found.x)
+
+
+def told(name: str, ratio: Floats, cases: Cases, among: Any = True) -> None:
     """Errors of both halves, the one set apart first, by regime."""
     off = np.log(ratio)
     regimes = np.array(cases.regime())
-    for half, chosen in (("apart", ~cases.fitted), ("fit", cases.fitted)):
+    for half, chosen in (("apart", ~cases.fitted & among), ("fit", cases.fitted & among)):
         for regime in ("all", "cache", "memory", "skewed"):
             rows = off[chosen & ((regimes == regime) | (regime == "all"))]
             error, bias = np.expm1(np.abs(rows).mean()), np.expm1(rows.mean())
@@ -136,13 +170,17 @@ def main() -> None:
     """Reads, fits where asked, tells."""
     cases = Cases(Path(sys.argv[1]))
     kernels = EmbeddingKernels(device=DEVICE, by_element=True)
+    bags = BagKernels(kernels=kernels)
     if "--fit" in sys.argv:
         kernels = fitted(cases, kernels, "look_up", forward, "forward")
         kernels = fitted(cases, kernels, "updating", backward, "backward")
-        for part in (kernels.look_up, kernels.updating):
+        bags = fitted_bags(cases, bags)
+        for part in (kernels.look_up, kernels.updating, bags.parameters):
             print("\n".join(f"    {name}: float = {value:.4g}" for name, value in asdict(part).items()), "\n")
     told("look-ups", forward(cases, kernels) / cases.measured("forward"), cases)
     told("updates", backward(cases, kernels) / cases.measured("backward"), cases)
+    for phase in ("forward", "backward"):
+        told(f"bags {phase}", bag_phase(cases, bags, phase) / cases.bag_measured(phase), cases, cases.with_bags)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -311,7 +312,46 @@ class Looked(torch.autograd.Function):
         return torch.zeros(1, device=gradient.device), None, None, None
 
 
-def step(bench: Bench, case: Case) -> dict[str, Any]:
+@dataclass
+class Trained:
+    """One training step, phase by phase; `parameters` are those of its dense part."""
+
+    bench: Bench
+    optimizers: list[Any]
+    look_up: Callable[[int], torch.Tensor]
+    below: Callable[[], torch.Tensor]
+    above: Callable[[torch.Tensor], torch.Tensor]
+    labels: torch.Tensor
+    narrow: bool
+    parameters: int
+
+    def phases(self, which: int) -> Iterator[str]:
+        """Runs the step with one of two batches; says before each phase what it is."""
+        yield "zero"
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.bench.device, dtype=torch.bfloat16, enabled=self.narrow):
+            yield "look_up"
+            pooled = self.look_up(which)
+            yield "dense"
+            dense = self.below()
+            read = torch.cat([dense[:, None], pooled.to(torch.bfloat16) if self.narrow else pooled], dim=1)
+            click = self.above(read.reshape(len(dense), -1))
+        yield "loss"
+        loss = F.binary_cross_entropy_with_logits(click.squeeze(1).float(), self.labels)
+        yield "backward"
+        loss.backward()
+        yield "optimizer"
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def once(self, which: int) -> None:
+        """The whole step."""
+        for _ in self.phases(which):
+            pass
+
+
+def trained(bench: Bench, case: Case) -> Trained:
     """One training step: dense part by PyTorch, Adagrad for all."""
     rows = [min(r, case["most_rows"]) for r in CRITEO]
     pooling = MULTI_HOT if case["hots"] == "multi" else [1] * len(rows)
@@ -353,18 +393,16 @@ def step(bench: Bench, case: Case) -> dict[str, Any]:
 
     narrow = case["precision"] == "bfloat16"
     torch.backends.cuda.matmul.allow_tf32 = case["precision"] == "tf32"
+    return Trained(
+        bench=bench, optimizers=optimizers, look_up=look_up, below=lambda: bottom(x), above=lambda read: top(middle(read)),
+        labels=labels, narrow=narrow, parameters=sum(p.numel() for p in dense),
+    )  # fmt: skip
 
-    def once(which: int) -> None:
-        for optimizer in optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(bench.device, dtype=torch.bfloat16, enabled=narrow):
-            pooled = look_up(which)
-            read = torch.cat([bottom(x)[:, None], pooled.to(torch.bfloat16) if narrow else pooled], dim=1)
-            click = top(middle(read.reshape(batch, -1)))
-        F.binary_cross_entropy_with_logits(click.squeeze(1).float(), labels).backward()
-        for optimizer in optimizers:
-            optimizer.step()
 
+def step(bench: Bench, case: Case) -> dict[str, Any]:
+    """Times of one training step."""
+    step = trained(bench, case)
+    once = step.once
     for which in (0, 1, 0):
         once(which)
     bench.wait()
@@ -394,7 +432,7 @@ def step(bench: Bench, case: Case) -> dict[str, Any]:
         start_s = time.perf_counter()
         once(0)
         row["step_ms"] = 1e3 * (time.perf_counter() - start_s)
-    row["parameters"] = sum(p.numel() for p in dense)
+    row["parameters"] = step.parameters
     return row
 
 

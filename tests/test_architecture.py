@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "results": "base hardware zoo network simulate",
     "options": "base hardware zoo programs workload lower estimate network simulate",
     "jobs": "base hardware zoo chakra programs partition workload lower estimate network simulate results options",
-    "tables": "base hardware zoo programs estimate network results options jobs",
+    "tables": "base hardware zoo programs estimate network simulate results options jobs",
     "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
     "recorded": "base chakra simulate results jobs traces evidence",

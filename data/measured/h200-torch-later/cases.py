@@ -46,6 +46,34 @@ CASES: dict[str, Any] = {
         labels=True,
         **AMP,
     ),
+    "tv_wide_resnet50_2_train_amp": vision(tv.wide_resnet50_2, 64, optimizer="sgd", **AMP),
+    "tv_resnext50_32x4d_infer_bf16": vision(tv.resnext50_32x4d, 64, train=False, dtype=BF16),
+    "tv_shufflenet_v2_x1_0_train_f32": vision(tv.shufflenet_v2_x1_0, 128, optimizer="sgd"),
+    "hf_qwen2_05b_train_amp": language(
+        "Qwen2ForCausalLM",
+        {"vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+         "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True, "use_cache": False},
+        4,
+        512,
+        labels=True,
+        **AMP,
+    ),
+    "hf_t5_small_train_f32": language(
+        "T5ForConditionalGeneration",
+        {"vocab_size": 32128, "decoder_start_token_id": 0, "use_cache": False},
+        16,
+        256,
+        labels=True,
+    ),
+    "hf_bert_large_infer_f16": language(
+        "BertForMaskedLM",
+        {"vocab_size": 30522, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+         "num_attention_heads": 16},
+        16,
+        384,
+        labels=False,
+        dtype=first.torch.float16,
+    ),
 }  # fmt: skip
 first.CASES.update(CASES)
 build, for_meshcast = first.build, first.for_meshcast

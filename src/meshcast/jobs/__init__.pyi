@@ -48,6 +48,7 @@ from meshcast.jobs.planned.stacked import with_stack as with_stack
 from meshcast.jobs.program.explanations import explain_kernel as explain_kernel
 from meshcast.jobs.program.explanations import explanation_json as explanation_json
 from meshcast.jobs.program.explanations import print_explanation as print_explanation
+from meshcast.jobs.program.host_time import launch_seconds as launch_seconds
 from meshcast.jobs.program.job import ProgramJob as ProgramJob
 from meshcast.jobs.program.placing import lowered_on as lowered_on
 from meshcast.jobs.program.placing import program_on as program_on

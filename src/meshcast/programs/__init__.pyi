@@ -25,6 +25,11 @@ from meshcast.programs.program import own_launches as own_launches
 from meshcast.programs.program import result_names as result_names
 from meshcast.programs.pytorch.capture import capture_torch as capture_torch
 from meshcast.programs.pytorch.options import TorchOptions as TorchOptions
+from meshcast.programs.pytorch.recorded import Recording as Recording
+from meshcast.programs.pytorch.recorded import View as View
+from meshcast.programs.pytorch.recorded_program import eager_kernels as eager_kernels
+from meshcast.programs.pytorch.written import CallWriter as CallWriter
+from meshcast.programs.pytorch.written import eager_program as eager_program
 from meshcast.programs.reading_ahead import start_reader as start_reader
 from meshcast.programs.sources import ModelSource as ModelSource
 from meshcast.programs.sources import ObjectSource as ObjectSource

@@ -3,6 +3,8 @@ from meshcast.tables.answer import TablesQuestion as TablesQuestion
 from meshcast.tables.answer import plan_tables as plan_tables
 from meshcast.tables.answer import problem_of as problem_of
 from meshcast.tables.answer import table_rows as table_rows
+from meshcast.tables.bags import BagKernels as BagKernels
+from meshcast.tables.bags import BagParameters as BagParameters
 from meshcast.tables.batch_files import IndexBatch as IndexBatch
 from meshcast.tables.batch_files import read_batch as read_batch
 from meshcast.tables.dense import DensePart as DensePart
@@ -11,6 +13,10 @@ from meshcast.tables.distribution import Picked as Picked
 from meshcast.tables.distribution import parse_distribution as parse_distribution
 from meshcast.tables.files import list_names as list_names
 from meshcast.tables.files import read_tables as read_tables
+from meshcast.tables.issued import EagerDense as EagerDense
+from meshcast.tables.issued import EagerStep as EagerStep
+from meshcast.tables.issued import eager_dense as eager_dense
+from meshcast.tables.issued import eager_step as eager_step
 from meshcast.tables.kernels import EmbeddingKernels as EmbeddingKernels
 from meshcast.tables.kernels import LookUpParameters as LookUpParameters
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters
@@ -24,6 +30,8 @@ from meshcast.tables.sharding import TrainerRanks as TrainerRanks
 from meshcast.tables.step import StepModel as StepModel
 from meshcast.tables.step import StepTime as StepTime
 from meshcast.tables.table import EmbeddingTable as EmbeddingTable
+from meshcast.tables.table_launches import bag_launches as bag_launches
+from meshcast.tables.table_launches import batched_launches as batched_launches
 from meshcast.tables.traffic import LookUps as LookUps
 from meshcast.tables.traffic import Traffic as Traffic
 from meshcast.tables.traffic import traffic_of as traffic_of

@@ -49,3 +49,17 @@ def test_what_was_set_apart_is_told_first(tmp_path: Path) -> None:
     assert said["groups"]["eager, set apart"]["geomean_error"] == pytest.approx(0.25)
     assert (said["rows"], said["failed"]) == (3, 1)
     assert torch_grids(summary)[0].rows[0][0] == "unseen (set apart)"
+
+
+def test_the_devices_time_and_the_intervals_are_told_apart(tmp_path: Path) -> None:
+    def row(name: str, interval: tuple[float, float]) -> TorchRow:
+        run = TorchRun(id=name, mode="eager", cases=tmp_path, wall_us=100.0, busy_us=50.0)
+        time, busy = Pair(predicted=150.0, measured=100.0), Pair(predicted=40.0, measured=50.0)
+        return TorchRow(run=run, time=time, busy=busy, interval=interval)
+
+    summary = TorchSummary(rows=(row("held", (90.0, 160.0)), row("missed", (140.0, 160.0))))
+    said = summary.to_json()
+    assert (said["inside_interval"], said["busy_geomean_error"]) == (0.5, pytest.approx(0.25))
+    rows, errors = torch_grids(summary)
+    assert [(line[5], line[8]) for line in rows.rows] == [("0.80", "yes"), ("0.80", "no")]
+    assert errors.rows[0][3:8] == ("50.0%", "25.0%", "-", "-", "50.0%")

@@ -21,6 +21,7 @@ from meshcast.evidence.validate.programs import UNIT, Pair, in_processes, why_fa
 from meshcast.evidence.validate.tables import TextTable, print_grid, wide_console
 from meshcast.jobs import predict
 from meshcast.options import Options
+from meshcast.results import Prediction
 
 STACKS = {"eager": "pytorch-eager", "compiled": "pytorch-compile"}
 
@@ -33,6 +34,7 @@ class TorchRun:
     mode: str
     cases: Path
     wall_us: float
+    busy_us: float | None = None
     peak_bytes: float | None = None
     kernels: float | None = None
 
@@ -43,10 +45,21 @@ class TorchRow:
 
     run: TorchRun
     time: Pair | None = None
+    busy: Pair | None = None  # seconds in which kernels ran: what is left of the time where the host does not count
     memory: Pair | None = None
     kernels: Pair | None = None
     interval: tuple[float, float] | None = None
     why: str | None = None
+
+    @property
+    def pairs(self) -> tuple[Pair | None, ...]:
+        """Step time, time of the device, memory and kernels."""
+        return self.time, self.busy, self.memory, self.kernels
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the interval holds what was measured."""
+        return None if self.interval is None else self.interval[0] <= self.run.wall_us <= self.interval[1]
 
     def to_json(self) -> dict[str, Any]:
         """The contract's line of a row."""
@@ -58,7 +71,7 @@ class TorchRow:
             "unit": UNIT,
             "error": self.time.error if self.time else None,
         }
-        for name, pair in (("memory_bytes", self.memory), ("kernels", self.kernels)):
+        for name, pair in (("busy_us", self.busy), ("memory_bytes", self.memory), ("kernels", self.kernels)):
             if pair is not None:
                 line[name] = {"measured": pair.measured, "predicted": pair.predicted}
         if self.interval is not None:
@@ -95,6 +108,8 @@ class TorchSummary:
             **_measures(list(self.rows)).to_json(),
             "not_run": self.not_run,
             "groups": {name: found.to_json() for name, found in self.groups().items()},
+            "inside_interval": coverage(self.rows),
+            "busy_geomean_error": geomean_error(row.busy for row in self.rows),
             "memory_geomean_error": geomean_error(row.memory for row in self.rows),
             "kernels_geomean_error": geomean_error(row.kernels for row in self.rows),
         }
@@ -103,6 +118,12 @@ class TorchSummary:
 def _measures(rows: Sequence[TorchRow]) -> Measures:
     pairs = [row.time for row in rows if row.time is not None]
     return measure([p.predicted for p in pairs], [p.measured for p in pairs], failed=len(rows) - len(pairs))
+
+
+def coverage(rows: Sequence[TorchRow]) -> float | None:
+    """The share of rows whose interval holds what was measured."""
+    judged = [row.inside for row in rows if row.inside is not None]
+    return sum(judged) / len(judged) if judged else None
 
 
 def geomean_error(pairs: Any) -> float | None:
@@ -137,8 +158,8 @@ def read_torch_runs(folder: Path, *, modes: Collection[str] = ()) -> list[TorchR
                 fix="complete the row",
             )
         run = TorchRun(
-            id=data["id"], mode=data["mode"], cases=cases, wall_us=wall, peak_bytes=data.get("peak_bytes"),
-            kernels=data.get("kernel_count"),
+            id=data["id"], mode=data["mode"], cases=cases, wall_us=wall, busy_us=data.get("busy_us"),
+            peak_bytes=data.get("peak_bytes"), kernels=data.get("kernel_count"),
         )  # fmt: skip
         found += [run] if not modes or run.mode in modes else []
     return found
@@ -161,15 +182,34 @@ def judge_torch(run: TorchRun, options: Options) -> TorchRow:
     return TorchRow(
         run=run,
         time=Pair(predicted=found.step_time_s * 1e6, measured=run.wall_us),
+        busy=Pair(predicted=_busy_us(found), measured=run.busy_us) if run.busy_us else None,
         memory=Pair(predicted=found.memory.peak, measured=run.peak_bytes) if run.peak_bytes else None,
         kernels=Pair(predicted=found.kernels, measured=run.kernels) if run.kernels else None,
         interval=(low * 1e6, high * 1e6),
     )
 
 
+def _busy_us(found: Prediction) -> float:
+    """Microseconds in which kernels run, with what it takes each to begin and to end: a profiler counts that as the kernel's."""
+    assert found.timed is not None
+    spent = found.timed.breakdown
+    return (spent.compute + spent.memory + spent.overhead) * 1e6
+
+
 def torch_grids(summary: TorchSummary) -> list[TextTable]:
     """The rows, and the errors by mode."""
-    header = ("case", "mode", "measured ms", "predicted ms", "ratio", "peak memory", "kernels", "why")
+    header = (
+        "case",
+        "mode",
+        "measured ms",
+        "predicted ms",
+        "ratio",
+        "device",
+        "peak memory",
+        "kernels",
+        "inside",
+        "why",
+    )
     order = sorted(summary.rows, key=lambda row: row.run.id not in summary.apart)
     rows = [
         (
@@ -177,7 +217,8 @@ def torch_grids(summary: TorchSummary) -> list[TextTable]:
             row.run.mode,
             f"{row.run.wall_us / 1e3:.2f}",
             f"{row.time.predicted / 1e3:.2f}" if row.time else "-",
-            *(f"{pair.predicted / pair.measured:.2f}" if pair else "-" for pair in (row.time, row.memory, row.kernels)),
+            *(f"{pair.predicted / pair.measured:.2f}" if pair else "-" for pair in row.pairs),
+            {True: "yes", False: "no", None: "-"}[row.inside],
             row.why or "",
         )
         for row in order
@@ -186,12 +227,25 @@ def torch_grids(summary: TorchSummary) -> list[TextTable]:
     for name, found in summary.groups().items():
         mode, _, apart = name.partition(",")
         chosen = summary.of(mode, apart=True if apart else None)
-        figures = found.geomean_error, geomean_error(r.memory for r in chosen), geomean_error(r.kernels for r in chosen)
+        figures = (
+            *(geomean_error(row.pairs[part] for row in chosen) for part in range(4)),
+            coverage(chosen),
+        )
         shown = ("-" if figure is None else f"{figure:.1%}" for figure in figures)
         errors.append(
             (name, str(found.rows), str(found.failed), *shown, "-" if found.bias is None else f"{found.bias:+.1%}")
         )
-    wanted = ("rows", "rows", "failed", "step time", "peak memory", "kernels", "bias of time")
+    wanted = (
+        "rows",
+        "rows",
+        "failed",
+        "step time",
+        "device",
+        "peak memory",
+        "kernels",
+        "inside interval",
+        "bias of time",
+    )
     return [
         TextTable(title="PyTorch: predicted / measured", header=header, rows=tuple(rows)),
         TextTable(title="Geomean error", header=wanted, rows=tuple(errors)),

@@ -49,12 +49,17 @@ def issuing_seconds(run: Run) -> float:
 
 def _issued_by_framework(run: Run, step: FrameworkStep) -> float:
     """Seconds of a step that a framework issues op by op, at the device's full clock."""
+    return issued_step(launch_seconds(run, step), step.host, call_costs(run.options.run.host))
+
+
+def launch_seconds(run: Run, step: FrameworkStep) -> list[float]:
+    """Seconds of each launch of a step that a framework issues op by op, with the device's pause before it."""
     pause = run.full_clock.gap + LOOSE_GAP * run.device.launch_latency_s
     seconds = [0.0] * len(step.host)
     for kernel, count in run.lowered.schedule.walk():
         _, _, number = kernel.name.rpartition(".")
         seconds[int(number)] += count * (run.full_clock[kernel].time + pause)
-    return issued_step(seconds, step.host, call_costs(run.options.run.host))
+    return seconds
 
 
 def leading_seconds(run: Run) -> float:

@@ -43,6 +43,7 @@ _TAPS = {
     "weight": 7.3e12,
 }  # their multiply-adds a second, of large windows (ConvNeXt's)
 
+SMALL_BLOCK = 0.8e-9  # seconds a block of 128 threads that have next to nothing to do (DLRM's `index_put`)
 ROW = 1.1e-9  # seconds a row where each has a block of its own
 WARP_ROW = 0.18e-9  # where a warp does one or two
 SUM_ROWS = 3e-6  # seconds that a reduction over rows takes at least beside its bytes

@@ -19,6 +19,7 @@ from meshcast.programs.pytorch.code_shapes import (
     MASKED_PAIR,
     PLAIN,
     PLAIN_SHORT,
+    SMALL_BLOCK,
     TURNED,
     UNALIGNED,
     indexed,
@@ -31,6 +32,7 @@ from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
 _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
 _SHORT = 64  # sums of a product, which fill no pipeline
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
+_INDICES, _INDEX_STEPS = 4, 4  # of a block that adds values at indices; kernels that turn an index into a place
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
 
 
@@ -49,14 +51,15 @@ def product(op: AtenOp) -> Iterator[Launch]:
         "left_k_minor": _minor_last(left),
         "right_k_minor": not _minor_last(right),
     }
+    plain = left.dtype == "float32" and not op.told.get("allow_tf32")
     short = PLAIN_SHORT if told["k"] <= _SHORT else PLAIN
     yield Launch(
         name=op.name,
         form="product",
         takes=(left, right, *((bias,) if bias is not None else ())),
         gives=op.gives[:1],
-        told=told,
-        share=short if left.dtype == "float32" else 1.0,
+        told={**told, "plain": plain},
+        share=short if plain else 1.0,
     )
 
 
@@ -236,6 +239,37 @@ def _embedding_backward(op: AtenOp) -> Iterator[Launch]:
     yield Launch(name=op.name, form="scatter", takes=op.takes[:2], gives=op.gives)
 
 
+def _index_put(op: AtenOp) -> Iterator[Launch]:
+    """Values put at indices; where they are added, indices are sorted first and equal ones summed in order.
+
+    `index_put_with_sort_kernel` (`ATen/native/cuda/Indexing.cu`) makes one number of every index (a product and a sum for each
+    that is given, a division), numbers them, sorts both, copies values that lie apart, and launches a block for four indices
+    of every slice before the indexed dimensions, however short the slices behind them are.
+    """
+    if not op.told.get("accumulate"):
+        yield from _scattered(op)
+        return
+    values, index = op.takes[-1], op.takes[1]
+    for _ in range(_INDEX_STEPS * (len(op.takes) - 2) + 2):
+        yield pointwise("compute_linear_index", (index,), (index,), ("multiply",))
+    yield Launch(name="radix_sort_pairs", form="sort", takes=(index,), gives=(index,))
+    if not values.contiguous:
+        yield replace(pointwise("copy_", (values,), (values,), ()), share=indexed((values,), (values,)))
+    before = next(
+        (
+            math.prod(values.shape[:d])
+            for d in range(len(values.shape))
+            if values.shape[d:][: len(index.shape)] == index.shape
+        ),
+        1,
+    )
+    slices = values.elements // max(1, before * index.elements)
+    blocks = before * math.ceil(index.elements / _INDICES) * math.ceil(slices / (4 * 32))
+    yield replace(
+        pointwise("indexing_backward_kernel", (values, index), (values,), ("add",)), extra=blocks * SMALL_BLOCK
+    )
+
+
 def _scattered(op: AtenOp) -> Iterator[Launch]:
     yield Launch(name=op.name, form="scatter", takes=op.takes, gives=op.gives)
 
@@ -258,7 +292,8 @@ LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
     ),
     **dict.fromkeys(("embedding", "index", "gather", "index_select"), _picked),
     "embedding_dense_backward": _embedding_backward,
-    **dict.fromkeys(("index_put", "scatter_add", "scatter", "index_add", "_unsafe_index_put"), _scattered),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), _index_put),
+    **dict.fromkeys(("scatter_add", "scatter", "index_add"), _scattered),
     **dict.fromkeys(("sort", "topk"), _sorted),
 }
 

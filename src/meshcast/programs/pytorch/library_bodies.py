@@ -12,7 +12,7 @@ from meshcast.programs.pytorch.launched import Launch
 
 
 def product(body: Body, launch: Launch) -> Made:
-    """A product of matrices, in full precision where they are fp32."""
+    """A product of matrices, in full precision where they are fp32 and tensor cores are not asked for."""
     told = launch.told
     batch, m, n, k = (int(told[name]) for name in ("batch", "m", "n", "k"))
     left_shape = (batch, m, k) if told["left_k_minor"] else (batch, k, m)
@@ -21,7 +21,7 @@ def product(body: Body, launch: Launch) -> Made:
     left, _ = _as(body, 0, left_shape, dtype)
     right, _ = _as(body, min(1, len(body.takes) - 1), right_shape, dtype)
     out = launch.gives[0].dtype
-    precise = ", precision = [HIGHEST, HIGHEST]" if dtype == "float32" else ""
+    precise = ", precision = [HIGHEST, HIGHEST]" if told.get("plain", dtype == "float32") else ""
     lc, rc = (2 if told["left_k_minor"] else 1), (2 if told["right_k_minor"] else 1)
     shape = (batch, m, n)
     value = body.op(

@@ -14,14 +14,10 @@ from torch.utils import _pytree as pytree
 
 from meshcast.programs.files import from_bytes
 from meshcast.programs.program import Program
-from meshcast.programs.pytorch.allocator import eager_peak
-from meshcast.programs.pytorch.eager import eager_launches
-from meshcast.programs.pytorch.emission import stablehlo_of
-from meshcast.programs.pytorch.hosted import compiled_host, eager_host
-from meshcast.programs.pytorch.inductor import Compiled
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.placements import is_distributed
 from meshcast.programs.pytorch.recorded import Recording
+from meshcast.programs.pytorch.recorded_program import program_text
 from meshcast.programs.pytorch.recording import record
 from meshcast.programs.pytorch.steps import with_held_modules
 from meshcast.programs.pytorch.wrappers import unwrapped_module
@@ -68,16 +64,6 @@ def captured(module: Any, args: tuple[Any, ...], options: TorchOptions, *, label
     source = f"torch:{label} ({'torch.compile' if compiled else 'eager'})"
     program = from_bytes(text.encode(), name=label, where=source)
     return replace(program, source=source, facts=tuple(_facts(recording, options)))
-
-
-def program_text(recording: Recording, *, compiled: bool) -> str:
-    """A recording as a scheduled program of eager or compiled kernels."""
-    if compiled:
-        step = Compiled(recording)
-        launches = step.launches()
-        return stablehlo_of(recording, launches, memory=step.peak(), host=compiled_host(recording, launches))
-    launches = [launch for number, op in enumerate(recording.ops) for launch in eager_launches(op, number)]
-    return stablehlo_of(recording, launches, memory=eager_peak(recording), host=eager_host(recording, launches))
 
 
 def _facts(recording: Recording, options: TorchOptions) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,93 @@
+"""A recommender's step on one GPU as eager PyTorch issues it: every launch with its seconds and what the host does before it.
+
+The dense part's launches are those of `dense_calls`, timed as any program's kernels; tables' own launches stand between them.
+Host and device go side by side (`simulate/calls.py`), so that a step is as long as the slower of both, launch by launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from meshcast.jobs import launch_seconds
+from meshcast.programs import eager_kernels, eager_program
+from meshcast.simulate import CallCosts, issued_step
+from meshcast.tables.dense_calls import written_step
+from meshcast.zoo import DenseLayers
+
+Work = tuple[int, ...]  # counts of `workload.HOST_WORK`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """A launch: the part of the step that it belongs to, the device's seconds, and the host's work before it."""
+
+    part: str
+    seconds: float
+    work: Work = (0,) * 8
+
+
+def work(
+    *, views: int = 0, calls: int = 0, modules: int = 0, compiled: int = 0, library: int = 0, parameters: int = 0,
+    waits: int = 0,
+) -> Work:  # fmt: skip
+    """Counts of what the host does before a launch."""
+    return (views, calls, modules, 0, compiled, library, parameters, waits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EagerDense:
+    """The launches of a dense part, in order, and the bytes that it holds at its worst moment."""
+
+    launches: tuple[Issued, ...]
+    memory_bytes: float
+
+    def seconds(self, part: str) -> float:
+        """The device's seconds of one part."""
+        return sum(each.seconds for each in self.launches if each.part == part)
+
+    def with_tables(self, tables: Sequence[Issued]) -> list[Issued]:
+        """All launches of a step: those of tables before the dense part's own of the same part, as both are ordered."""
+        found: list[Issued] = []
+        own = {part: list(each) for part, each in groupby(self.launches, key=lambda launch: launch.part)}
+        for part in PARTS:
+            found += [each for each in tables if each.part == part and part in BEFORE]
+            found += own.get(part, [])
+            found += [each for each in tables if each.part == part and part not in BEFORE]
+        return found
+
+
+PARTS = ("look_up", "bottom", "above", "loss", "backward", "bottom_backward", "update", "optimizer")
+BEFORE = ("look_up",)  # parts that tables begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EagerStep:
+    """A step among steps back to back; the device's seconds of all launches, and the host's."""
+
+    step_s: float
+    device_s: float
+    host_s: float
+
+
+def eager_dense(layers: DenseLayers, on: str, batch: int, precision: str, *, stacked: bool = False) -> EagerDense:
+    """The dense part's launches on a device with `batch` samples."""
+    written = written_step(layers, batch, precision, stacked=stacked)
+    kernels = eager_kernels(written.recording)
+    run = eager_program(written.recording).on(on, stack="pytorch-eager")
+    step = run.lowered.workload.step
+    assert step is not None
+    parts = [written.part_of(kernel.op) for kernel in kernels]
+    found = zip(parts, launch_seconds(run, step), step.host, strict=True)
+    launches = tuple(Issued(part=part, seconds=seconds, work=each) for part, seconds, each in found)
+    return EagerDense(launches=launches, memory_bytes=float(run.memory.peak))
+
+
+def eager_step(launches: Sequence[Issued], costs: CallCosts) -> EagerStep:
+    """The step of all launches, in order, on a host with such costs."""
+    seconds, works = [each.seconds for each in launches], [each.work for each in launches]
+    nothing = [0.0] * len(launches)
+    return EagerStep(
+        step_s=issued_step(seconds, works, costs), device_s=sum(seconds), host_s=issued_step(nothing, works, costs)
+    )

@@ -37,7 +37,17 @@ def test_a_convolution_ends_a_graph() -> None:
 
 def test_loop_bodies_are_issued_every_turn() -> None:
     body = Schedule(inputs=(), outputs=(), steps=tuple(kernels(2)))
-    assert issued(LoopStep(label="while", body=body, trips=10, reads=(), writes=())) == 10 * (3.0 + 10.0)
+    loop = LoopStep(label="while", body=body, trips=10, reads=(), writes=())
+    assert issued(loop) == (3.0 + 10.0) + 9 * (3.0 + 0.5 * 10.0)  # what was launched just before costs half
+    eager = replace(COSTS, graphs=False)  # a loop of a framework is Python's
+    assert issued_seconds(Schedule(inputs=(), outputs=(), steps=(loop,)), eager) == 10 * (3.0 + 10.0)
+
+
+def test_a_convolution_in_a_loop_costs_half_behind_the_first_turn() -> None:
+    steps = (*kernels(1, KernelKind.CONVOLUTION), *kernels(2))
+    body = Schedule(inputs=(), outputs=(), steps=steps)
+    loop = LoopStep(label="while", body=body, trips=3, reads=(), writes=())
+    assert issued(loop) == 3 * 3.0 + (25.0 + 10.0) * (1 + 2 * 0.5)
 
 
 def test_a_loop_writes_its_graphs_once_and_launches_them_every_turn() -> None:

@@ -197,7 +197,7 @@ def test_memory_does_not_grow_with_turns(tmp_path: Path) -> None:
 
 
 def test_host_and_device_take_turns() -> None:
-    """By hand: three turns of 20 s on the device, 4 launches of 5 s and 3 s of the host for each, 7 s of waiting, 2 s of pause.
+    """By hand: three turns of 20 s on the device, 4 launches of half of 10 s and 3 s of the host, 7 s of waiting, 2 s of pause.
 
     A turn is max(20 + 4 x 2, 3 + 4 x 5) + 7 = 35 where pauses are 2 s, max(20, 23) + 7 = 30 where there are none, and the
     host asks once more at the end.
@@ -205,7 +205,7 @@ def test_host_and_device_take_turns() -> None:
     kernels = tuple(Kernel(name=f"k{i}", kind=KernelKind.LOOP_FUSION, dtype="f32") for i in range(4))
     body = Schedule(inputs=(), outputs=(), steps=kernels)
     whole = Schedule(inputs=(), outputs=(), steps=(LoopStep(label="while#1", body=body, trips=3, reads=(), writes=()),))
-    costs = HostCosts(launch=5.0, iteration=3.0, predicate=7.0)
+    costs = HostCosts(launch=10.0, again=0.5, iteration=3.0, predicate=7.0)
     turn = Timeline(spans=(), duration=20.0, breakdown=Breakdown(), communication_busy=0.0, energy=0.0)
     timeline = Timeline(
         spans=(Repeat(label="while#1", body=turn, trips=3, start=0.0, end=60.0),),

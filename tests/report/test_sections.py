@@ -30,6 +30,7 @@ from meshcast.report.summary import summary_section
 from meshcast.report.timeline import NANOSECONDS, _blocks, _count, timeline_section
 from meshcast.simulate import peak_buffers
 from meshcast.traces.slices import Description, Slice
+from tests.captured_programs import with_tracebacks
 from tests.report.conftest import HOSTILE, TINY, asked
 
 
@@ -80,8 +81,9 @@ def test_parts_add_up_to_the_step(sharded: Subject) -> None:
     assert all(row["a turn"] == pytest.approx(row["time"] / row["turns"]) for row in looped)
 
 
-def test_kernels_and_collectives_name_lines_of_the_program(sharded: Subject) -> None:
-    found = breakdown(sharded)
+def test_kernels_and_collectives_name_lines_of_the_program() -> None:
+    with with_tracebacks():  # of a length that nothing else captures
+        found = breakdown(asked("llama3-tiny", on="dgx-h100", plan="fsdp=2", settings={"batch": "8", "seq": "40"}))
     assert found is not None
     lines = next(table for table in found["scenes"][0]["tables"] if table["name"] == "lines")
     by_kind: dict[str, list[str]] = {}
@@ -253,8 +255,9 @@ def test_what_would_help_is_told_first(single: Subject) -> None:
 
 
 def test_what_does_not_fit_says_what_is_missing() -> None:
-    found = asked("llama3-8b", on="h100-sxm", settings={"batch": "8", "seq": "4096"})
-    data = prediction_data(found)
+    with with_tracebacks():  # of a length that nothing else captures
+        found = asked("llama3-8b", on="h100-sxm", settings={"batch": "8", "seq": "4032"})
+        data = prediction_data(found)
     assert list(data["sections"]) == ["summary", "memory", "provenance"]
     section = data["sections"]["summary"]
     assert not section["feasible"]

@@ -78,6 +78,7 @@ from meshcast.estimate.roofline import light_seconds as light_seconds
 from meshcast.estimate.scalesim_tpu import FALLBACK as FALLBACK
 from meshcast.estimate.scalesim_tpu import published_model as published_model
 from meshcast.estimate.simulator_names import load_simulator as load_simulator
+from meshcast.estimate.simulator_names import takes_lines as takes_lines
 from meshcast.estimate.systolic.array import ArrayBuffer as ArrayBuffer
 from meshcast.estimate.systolic.array import SystolicArray as SystolicArray
 from meshcast.estimate.systolic.files import WORDS_PER_KB as WORDS_PER_KB

@@ -60,6 +60,11 @@ def load_simulator(name: str | None, device: Device, lines: Path | None = None) 
     return cast(Estimator, getattr(importlib.import_module(module), maker)())
 
 
+def takes_lines(name: str | None) -> bool:
+    """Whether a simulator's cycles become seconds by lines that can be fitted to measured products (`--profile`)."""
+    return name in GENERATION_MODELS
+
+
 def _of_gpus(name: str | None, device: Device) -> Estimator:
     """The simulator of GPUs; there is one."""
     if name is not None:
@@ -77,7 +82,7 @@ def _with_lines(name: str, path: Path, device: Device) -> Estimator:
     from meshcast.estimate.scalesim_tpu import ScaleSimTpu
     from meshcast.estimate.systolic_lines import read_fitted_lines
 
-    if name not in GENERATION_MODELS:
+    if not takes_lines(name):
         raise UsageError(
             f"simulator {name!r} takes no lines from cycles to latency", where="--profile",
             fix="use --simulator scalesim-tpu with them, or leave --profile out",

@@ -15,6 +15,7 @@ from meshcast.estimate import (
     load_estimator,
     load_simulator,
     measured_kernels,
+    takes_lines,
     why_not_measured,
 )
 from meshcast.hardware import Device
@@ -68,7 +69,7 @@ def why_not_taken(estimate: EstimateOptions, fidelity: str) -> UsageError | None
         return UsageError(
             f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
         )
-    fitted = estimate.simulator is not None and fidelity == "simulated"  # lines of a simulator's own
+    fitted = fidelity == "simulated" and takes_lines(estimate.simulator)
     if estimate.profile is not None and "profiled" not in _chain(fidelity) and not fitted:
         return UsageError(
             f"fidelity {fidelity!r} does not look at measured kernels",

@@ -1,4 +1,4 @@
-"""Fully quantised ResNets for CIFAR's images (He 2016, section 4.2; FQ-Conv, Verhoef 2019), NHWC, data-parallel.
+"""Fully quantised ResNets for CIFAR's images (He 2016, section 4.2; after FQ-Conv, Verhoef 2019), NHWC, data-parallel.
 
 A block's second convolution and its shortcut are added as sums, before one quantiser makes codes of them.
 """

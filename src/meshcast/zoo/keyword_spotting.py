@@ -1,4 +1,4 @@
-"""Keyword spotting by fully quantised dilated convolutions over time (FQ-Conv, Verhoef 2019), data-parallel.
+"""Keyword spotting by fully quantised dilated convolutions over time (after FQ-Conv, Verhoef 2019), data-parallel.
 
 Every frame's coefficients are embedded by one layer of the edges' width; convolutions over time of growing dilation follow, each
 from codes to codes; the mean over all frames is classified.

@@ -6,7 +6,7 @@ with s learned for every tensor. Weights and the network's input have both signs
 -1, 0 and 1. Activations have b = 0, n = 2^bits - 1: their quantiser clips like a ReLU, and normalises, so that neither is
 an operation of its own (Verhoef et al., "FQ-Conv: Fully Quantized Convolution for Efficient and Accurate Inference",
 arXiv 1912.09356, 2019). Rounding passes gradients straight through (Bengio 2013); the clip's are its own, so that s learns from
-what is rounded and what is clipped.
+what is rounded and what is clipped (ours: not checked against the paper).
 
 A network is written once over a `QuantisedArithmetic`. `FakeQuantised` trains it: floats that quantisers have rounded.
 `IntegerOnly` runs it: codes in 2, 4 or 8 bits, products summed in i32, sums scaled, rounded and stored again. An activation's

@@ -1,6 +1,7 @@
 """Fully quantised convolution networks (Verhoef 2019, FQ-Conv): keyword spotting, and ResNets for CIFAR's images (He 2016).
 
-The paper's abstract has the method, the tasks and the widths; sizes that it does not give are marked as ours, and are settings.
+The paper's abstract has the method and ternary weights; tasks, other widths and sizes were not checked against it: take them as
+ours. Sizes and widths are settings.
 """
 
 from __future__ import annotations

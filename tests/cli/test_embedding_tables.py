@@ -70,6 +70,7 @@ def test_tables_are_shown_and_listed(file: str) -> None:
         (("plan", "FILE", "--on", "tpu-v5p"), 4, "modelled on GPUs"),
         (("plan", "FILE", "--model", "dlm"), 2, "did you mean 'dlrm'?"),
         (("plan", "FILE", "--wire", "f64"), 2, "no wire precision"),
+        (("plan", "FILE", "--model", "dlrm", "--devices", "1", "--host", "bogus"), 2, "no host setting 'bogus'"),
     ],
 )
 def test_mistakes_are_told(words: tuple[str, ...], code: int, said: str, file: str) -> None:
@@ -97,6 +98,8 @@ def test_a_recommender_is_predicted_with_tables_that_are_given(file: str) -> Non
         (["gpt2-small"], "no recommender 'gpt2-small'"),
         (["dlrm-criteo", "--set", "seq=1"], "no setting 'seq'"),
         (["dlrm-criteo", "--set", "batch=many"], "no count of samples"),
+        (["dlrm-criteo", "--plan", "tp=8"], "--plan does not concern"),
+        (["dlrm-criteo", "--what-if", "hbm=2x"], "--what-if does not concern"),
     ],
 )
 def test_what_no_recommender_has_is_refused(file: str, words: list[str], said: str) -> None:

@@ -74,6 +74,8 @@ def test_a_file_becomes_axes_options_choices_and_limits(tmp_path: Path) -> None:
     [
         ('model = "gpt2-tiny"', 'modle = "gpt2-tiny"', 2, "unknown key 'modle'"),
         ("devices = 4", 'devices = "four"', 4, "devices is 'four'"),
+        ("devices = 4", "devices = -4", 4, "-4 devices"),
+        ('fidelity = "analytical"', 'fidelity = "bogus"', 11, "no fidelity 'bogus'"),
         ('fidelity = "analytical"', 'fidelty = "analytical"', 11, "no option 'fidelty'"),
         ("tp = [1, 2]", "tensor = [1, 2]", 19, "tensor"),
         ('remat = ["full"]', 'remat = ["most"]', 18, "remat=most"),

@@ -8,6 +8,7 @@ import pytest
 from meshcast.base.units import format_energy
 from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance, Timed
 from meshcast.results.printer import (
+    format_power,
     percent,
     prediction_html,
     prediction_sections,
@@ -232,3 +233,8 @@ def test_energy(joules: float, text: str) -> None:
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (0.0001, "<0.1 %"), (0.123, "12.3 %"), (1.0, "100.0 %")])
 def test_percent(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+@pytest.mark.parametrize(("watts", "told"), [(612.4, "612 W"), (0.7512, "0.751 W"), (0.056, "56 mW")])
+def test_small_powers_are_told(watts: float, told: str) -> None:
+    assert format_power(watts) == told

@@ -96,6 +96,16 @@ def _with_tables(model: str, source: str, options: Options, *, json: bool) -> No
     from meshcast.tables import TablesQuestion, plan_tables, read_tables
     from meshcast.zoo import recommender_layers
 
+    said_too = {
+        "--plan": options.program.plan is not None, "--mesh": bool(options.program.mesh), "--what-if": bool(options.what_if),
+        "--fidelity": options.estimate.fidelity != "auto", "--profile": options.estimate.profile is not None,
+        "--simulator": options.estimate.simulator is not None,
+    }  # fmt: skip
+    if refused := [flag for flag, given in said_too.items() if given]:
+        raise UsageError(
+            f"{refused[0]} does not concern a recommender with tables of its own", where=refused[0],
+            fix="leave it out: tables are shared out over all devices, and the dense part is data-parallel, as eager PyTorch has it",
+        )  # fmt: skip
     settings = dict(options.program.settings)
     known = {"batch": "65536", "precision": "float32", "wire": "f32"}
     if unknown := sorted(set(settings) - set(known)):

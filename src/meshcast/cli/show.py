@@ -73,7 +73,10 @@ def show_command(
                 )
             _show_trace(job, limit=limit, analysis=analysis, faster=faster or [], json=json)
         case _ if analysis or faster:
-            raise UsageError("--analysis is of traces", where=target, fix="meshcast report tells it of a prediction")
+            raise UsageError(
+                "--analysis is of traces, and this is none", where=target,
+                fix="name the traces (PREFIX of PREFIX.RANK.et); of a prediction meshcast report tells it",
+            )  # fmt: skip
         case PipelineJob() | ServingJob() if explain is not None:
             raise UsageError(
                 "rows are numbered in each of its programs", where="--explain", fix="name one program as the target"

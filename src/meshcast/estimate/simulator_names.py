@@ -100,5 +100,5 @@ def why_not_simulated(device: Device) -> UnsupportedError:
     return UnsupportedError(
         f"{device.name} has no systolic arrays and no SMs to simulate",
         where="--fidelity simulated",
-        fix="choose a TPU or a GPU, add [tensor_cores] or [core] to the device's file, or use --fidelity analytical",
+        fix="choose a Cloud TPU or an NVIDIA GPU, add [tensor_cores] or [core] to the device's file, or --fidelity analytical",
     )

@@ -15,7 +15,7 @@ from meshcast.explore.questions import choice_of
 from meshcast.explore.shape import ModelShape
 from meshcast.explore.space import HARDWARE, MODEL, SETTING, Space, SpaceAxis
 from meshcast.hardware import Document, named_with_changes, read_document, resolve
-from meshcast.options import option_places
+from meshcast.options import check_fidelity, option_places
 from meshcast.zoo import Plan, hint, model_named
 
 SCHEMA = "meshcast.space/1"
@@ -74,6 +74,10 @@ class _SpaceReader:
         for name, kind in (("on", str), ("devices", int)):
             if name in self._data:
                 self._into(asked, name, name, self._data[name], (name,), kind)
+        counts = self._data.get("devices", 1)
+        for count in counts if isinstance(counts, list) else [counts]:
+            if count < 1:
+                raise self._wrong(("devices",), f"{count} devices", "write how many there are, 1 or more")
         if "on" not in asked and all(axis.name != "on" for axis in self._axes):
             raise self._wrong(("on",), "a space says what it runs on", 'on = "dgx-h100", or a list')
         for name, value in self._table("set"):
@@ -83,6 +87,8 @@ class _SpaceReader:
             if name not in places and name != "stack":
                 raise self._wrong(("options", name), f"no option {name!r}", nearest(name, places))
             self._into(asked, name, name, value, ("options", name), (str, int, float, bool))
+            if name == "fidelity":
+                self._check_fidelities(value)
         machines = self._machines()
         for name, value in self._hardware():
             self._axes.append(SpaceAxis(name=HARDWARE + name, values=value))
@@ -148,6 +154,13 @@ class _SpaceReader:
                 resolve(named_with_changes(on, resolve(on), f"{name}={value}", where="hardware"))
             except MeshcastError as error:
                 raise self._wrong(("hardware", *name.split(".")), error.message, error.fix or "") from None
+
+    def _check_fidelities(self, value: Any) -> None:
+        for each in value if isinstance(value, list) else [value]:
+            try:
+                check_fidelity(each)
+            except MeshcastError as error:
+                raise self._wrong(("options", "fidelity"), error.message, error.fix or "") from None
 
     def _check_models(self, names: list[Any]) -> None:
         """Refuses names that are neither a model's, a file's nor a function's."""

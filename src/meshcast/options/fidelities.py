@@ -69,6 +69,12 @@ def why_not_taken(estimate: EstimateOptions, fidelity: str) -> UsageError | None
         return UsageError(
             f"fidelity {fidelity!r} does not simulate", where="--simulator", fix="use --fidelity simulated"
         )
+    if estimate.profile is not None and str(estimate.profile).endswith(".systolic.toml") and fidelity != "simulated":
+        return UsageError(
+            f"{estimate.profile} has lines of a simulator, which fidelity {fidelity!r} does not read",
+            where="--profile",
+            fix="use --fidelity simulated --simulator scalesim-tpu with it",
+        )
     fitted = fidelity == "simulated" and takes_lines(estimate.simulator)
     if estimate.profile is not None and "profiled" not in _chain(fidelity) and not fitted:
         return UsageError(

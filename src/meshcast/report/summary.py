@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from meshcast.report.subject import Subject
 from meshcast.report.tables import Cell, Table, column, table
-from meshcast.results import Prediction, percent
+from meshcast.results import Prediction, format_power, percent
 
 
 class Figure(TypedDict):
@@ -102,7 +102,9 @@ def _figures(prediction: Prediction) -> Iterator[Figure]:
     if prediction.pipeline is not None and prediction.pipeline.bubble is not None:
         yield figure("bubble", prediction.pipeline.bubble, "share", "bubble", prediction.pipeline.schedule)
     if prediction.energy_j is not None and step:
-        yield figure("energy", prediction.energy_j, "J", "energy", f"{prediction.energy_j / step:,.0f} W on average")
+        yield figure(
+            "energy", prediction.energy_j, "J", "energy", f"{format_power(prediction.energy_j / step)} on average"
+        )
     yield figure("devices", prediction.devices, "count", "devices", prediction.cluster or prediction.device)
 
 

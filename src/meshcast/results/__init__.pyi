@@ -20,6 +20,7 @@ from meshcast.results.prediction import Provenance as Provenance
 from meshcast.results.printer import Section as Section
 from meshcast.results.printer import capped_lines as capped_lines
 from meshcast.results.printer import columns as columns
+from meshcast.results.printer import format_power as format_power
 from meshcast.results.printer import percent as percent
 from meshcast.results.printer import print_prediction as print_prediction
 from meshcast.results.printer import print_sections as print_sections

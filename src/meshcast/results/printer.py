@@ -67,6 +67,13 @@ def percent(share: float) -> str:
     return "<0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
+def format_power(watts: float) -> str:
+    """Watts for people: "612 W", "0.75 W", "56 mW"."""
+    if watts >= 10:
+        return f"{watts:.0f} W"
+    return f"{watts:.3g} W" if watts >= 0.1 else f"{1e3 * watts:.3g} mW"
+
+
 def capped_lines(section: Section, limit: int) -> Section:
     """The section with its first `limit` rows, and a note that counts the others."""
     more = len(section.rows) - limit
@@ -264,7 +271,7 @@ def _figures(prediction: Prediction) -> list[tuple[str, str]]:
     rows += _memory(prediction.memory, prediction.capacity_bytes)
     rows += _communication(prediction)
     if prediction.energy_j is not None and prediction.step_time_s:
-        power = f"{prediction.energy_j / prediction.step_time_s:.0f} W on average"
+        power = f"{format_power(prediction.energy_j / prediction.step_time_s)} on average"
         figure = f"{format_energy(prediction.energy_j)} per step and device, {power}"
         everyone = f"; {format_energy(prediction.energy_j * prediction.devices)} on all devices"
         rows.append(("energy", figure + everyone if prediction.devices > 1 else figure))

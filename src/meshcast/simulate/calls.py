@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from meshcast.base import Dimension, parse_quantity
+from meshcast.base import Dimension, UsageError, parse_quantity
 from meshcast.workload import HOST_WORK
 
 QUEUE = 1024  # launches that wait in a stream at most
@@ -44,13 +44,20 @@ class CallCosts:
 
 
 def call_costs(host: str) -> CallCosts:
-    """The costs by what `--host` says: `fast`, a time for one operator's call, else those that were measured."""
+    """The costs by what `--host` says: `fast`, a time for one operator's call, else those that were measured.
+
+    Raises:
+        UsageError: It is no word for a host, and no time above 0.
+    """
     costs = CallCosts()
+    if host in ("auto", "on", "off", "slow"):
+        return costs
     if host == "fast":
         return costs.scaled(_FAST)
-    if host[:1].isdigit():
-        return costs.scaled(parse_quantity(host, Dimension.TIME) / costs.call)
-    return costs
+    call = parse_quantity(host, Dimension.TIME) if host[:1].isdigit() else 0.0
+    if call <= 0:
+        raise UsageError(f"no host setting {host!r}", where="--host", fix="slow, fast, off, or a time such as 8us")
+    return costs.scaled(call / costs.call)
 
 
 def issued_step(kernels: Sequence[float], work: Sequence[Sequence[int]], costs: CallCosts) -> float:

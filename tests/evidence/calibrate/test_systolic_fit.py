@@ -18,7 +18,7 @@ from meshcast.estimate import FittedLines, LatencyLine, ProductLines
 from meshcast.estimate.simulator_names import load_simulator
 from meshcast.estimate.systolic_lines import read_fitted_lines
 from meshcast.evidence.calibrate.systolic_fit import MeasuredProduct, fitted_lines, read_measured_products
-from meshcast.hardware import Device
+from meshcast.hardware import Device, load_device
 
 TRUE = ProductLines(
     rows=128,
@@ -136,3 +136,16 @@ def test_lines_of_another_device_or_for_another_simulator_are_refused(tmp_path: 
     path.write_text(path.read_text().replace("slope = 0.0003", "slope = -1"))
     with pytest.raises(InputError, match="zero or more"):
         read_fitted_lines(path)
+
+
+def test_times_that_fall_with_the_work_have_no_line() -> None:
+    falling = [MeasuredProduct(m=p.m, k=p.k, n=p.n, time_us=1e3 / (p.m * p.k * p.n)) for p in measured()]
+    with pytest.raises(InputError, match="no line serves"):
+        fitted_lines(falling, 128, 128, where="here")
+
+
+def test_a_row_faster_than_the_device_can_be(tmp_path: Path) -> None:
+    path = tmp_path / "fast.csv"
+    path.write_text("m,k,n,time_us\n8192,8192,8192,3\n")
+    with pytest.raises(InputError, match="faster than the device's highest peak"):
+        read_measured_products(path, load_device("tpu-v4"), ["A"])

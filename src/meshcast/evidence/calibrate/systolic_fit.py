@@ -80,17 +80,25 @@ def read_measured_products(path: Path, device: Device, grades: Sequence[str]) ->
     if "shape" in found[0][1]:
         return _of_ops(path, device, grades)
     csv_rows(path, COLUMNS, fix=_FIX)
-    return [_product(cells, f"{path}:{line}") for line, cells in found]
+    peak = max(device.matrix_flops.values())
+    return [_product(cells, f"{path}:{line}", peak) for line, cells in found]
 
 
-def _product(cells: Cells, where: str) -> MeasuredProduct:
+def _product(cells: Cells, where: str, peak: float) -> MeasuredProduct:
     m, k, n, time = (cells[column] or "" for column in COLUMNS)
     try:
         made = MeasuredProduct(m=int(m), k=int(k), n=int(n), time_us=float(time))
     except ValueError as error:
         raise InputError(f"no measured product: {error}", where=where, fix=_FIX) from error
     if min(made.m, made.k, made.n) < 1 or not 0 < made.time_us < math.inf:
-        raise InputError(f"sides and the time must be positive: {made}", where=where, fix=_FIX)
+        raise InputError(f"sides and the time must be positive and finite: {made}", where=where, fix=_FIX)
+    least_us = 2.0 * made.m * made.k * made.n / peak * 1e6
+    if made.time_us < least_us:
+        raise InputError(
+            f"{made.m} x {made.k} x {made.n} in {made.time_us:g} us is faster than the device's highest peak, {least_us:.4g} us",
+            where=where,
+            fix="correct the row, or --on another device",
+        )
     return made
 
 
@@ -116,12 +124,13 @@ def fitted_lines(products: Sequence[MeasuredProduct], rows: int, columns: int, *
     """Lines through measured products on an array of rows x columns.
 
     Raises:
-        InputError: There are too few of them to fit a line and judge it.
+        InputError: There are too few of them to fit a line and judge it, or no line serves.
     """
     parts = [[each for each in products if each.fold == fold] for fold in range(FOLDS)]
     if len(products) < 2 * LEAST_ROWS or sum(map(bool, parts)) < 2:
         raise InputError(
-            f"{len(products)} products are too few for a line and rows to judge it by",
+            f"{len(products)} products of {len({(each.m, each.k, each.n) for each in products})} shapes are too few for a line "
+            "and rows to judge it by",
             where=where,
             fix=f"measure at least {2 * LEAST_ROWS} of different shapes",
         )
@@ -131,11 +140,19 @@ def fitted_lines(products: Sequence[MeasuredProduct], rows: int, columns: int, *
         lines = _fit(others, rows, columns)
         predicted += [lines.microseconds(each.m, each.n, each.k) for each in part]
         measured += [each.time_us for each in part]
+    judged = _quality(predicted, measured)
+    if judged.r_squared <= 0:
+        raise InputError(
+            f"no line serves: on rows left out R^2 is {judged.r_squared:.3g} (their mean alone has 0), the median error "
+            f"{judged.median_error:.0%}",
+            where=where,
+            fix="look for rows whose time does not grow with the work, or measure more shapes",
+        )
     lines = _fit(products, rows, columns)
     own = [lines.microseconds(each.m, each.n, each.k) for each in products]
     return SystolicFit(
         lines=lines,
-        left_out=_quality(predicted, measured),
+        left_out=judged,
         in_sample=_quality(own, [each.time_us for each in products]),
     )
 

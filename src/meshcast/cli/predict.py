@@ -104,7 +104,7 @@ def _with_tables(model: str, source: str, options: Options, *, json: bool) -> No
     if refused := [flag for flag, given in said_too.items() if given]:
         raise UsageError(
             f"{refused[0]} does not concern a recommender with tables of its own", where=refused[0],
-            fix="leave it out: tables are shared out over all devices, and the dense part is data-parallel, as eager PyTorch has it",
+            fix="leave it out: tables are shared out over all devices, the dense part is data-parallel, as eager PyTorch has it",
         )  # fmt: skip
     settings = dict(options.program.settings)
     known = {"batch": "65536", "precision": "float32", "wire": "f32"}

@@ -76,9 +76,7 @@ def explore_command(
                 sensitivity=sensitivity, engine=engine, workers=workers, address=address, **chosen,
             )  # fmt: skip
         if written and not no_folder:
-            # A search that was stopped early has no points yet.
-            there = [name for name in written if folder is not None and (folder / name).exists()]
-            print(f"meshcast: wrote {folder}: {', '.join(there)}", file=sys.stderr)
+            print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
         if plot is not None and found.best:
             from meshcast.plots import save_figure, search_figure
 

@@ -116,9 +116,9 @@ class RunStore:
             self.path.rmdir()
 
     def finish(self, summary: dict[str, Any], row_of: Callable[[Point, Outcome], dict[str, Any]]) -> list[str]:
-        """Writes the table and the summary; the names of the files that were written."""
+        """Writes the table and the summary; the names of the files that there are (of a run without a point, no points)."""
         write_whole(self.path / SUMMARY, (json.dumps(summary, allow_nan=False, indent=1) + "\n").encode())
-        written = [POINTS, SUMMARY]
+        written = [POINTS, SUMMARY] if (self.path / POINTS).exists() else [SUMMARY]
         if write_table(self.path / TABLE, lambda: (row_of(point, outcome) for point, outcome in ordered(self.path))):
             written.append(TABLE)
         return written

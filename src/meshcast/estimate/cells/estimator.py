@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshcast.estimate.cells.energy import PARTS, energy_by_part
+from meshcast.estimate.cells.energy import energy_by_part
 from meshcast.estimate.cells.mapping import mapped
 from meshcast.estimate.estimator import Array, Estimates, Origin, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
@@ -86,10 +86,7 @@ class CellsAnalytical:
             Term("array and periphery", "compute", compute, "s"),
             Term("memory's time", "mem", memory, "s"),
             Term("launch", "launch", overhead, "s"),
-            *(
-                Term(f"energy of {part}", "E", energy_by_part(kernel, device)[part], "J")
-                for part in PARTS
-            ),
+            *(Term(f"energy of {part}", "E", joules, "J") for part, joules in energy_by_part(kernel, device).items()),
         ]  # fmt: skip
         return Explanation(
             estimator=self.name,

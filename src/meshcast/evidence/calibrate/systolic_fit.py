@@ -80,7 +80,7 @@ def read_measured_products(path: Path, device: Device, grades: Sequence[str]) ->
     if "shape" in found[0][1]:
         return _of_ops(path, device, grades)
     csv_rows(path, COLUMNS, fix=_FIX)
-    peak = max(device.matrix_flops.values())
+    peak = max(device.matrix_flops.values(), default=math.inf)
     return [_product(cells, f"{path}:{line}", peak) for line, cells in found]
 
 

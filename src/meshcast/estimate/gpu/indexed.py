@@ -117,14 +117,14 @@ def _swapped(shape: Indexed, picks: Picks, machine: GpuMachine) -> float:
     """Seconds of updates by compare and swap that meet in one word: of all that wait for it, one succeeds a round.
 
     A word with `u` updates takes `u` rounds. A round is a load and a swap of those that wait; warps with up to `w` words of the
-    line visit it one by one, `W` of them: half of all that visit it at all, but no more than are in flight and happen to be there,
+    line visit it one by one, `W` of them: half of all that ever do, but no more than are in flight and happen to be there,
 
         rounds = (updates of the hottest row) x (its numbers in a word)
         t = rounds x (swap_round + w (swap_word + swap_visit W)) / clock,   W = min(visits / 2, warps in flight / lines)
 
-    Measured on an H200 (`data/measured/h200-few-rows`, within 46 %): 4,096 bf16 rows of 768 added to one take 64 ms, f32 rows 40 us.
-    Numbers decide, too: a sum that an addition leaves as it is, or that is no number, is not swapped. Where a table has more lines
-    than warps are in flight, updates hardly meet.
+    Measured on an H200 (`data/measured/h200-few-rows`, within 46 %): 4,096 bf16 rows of 768 added to one take 64 ms, f32 rows
+    40 us. Numbers decide, too: a sum that an addition leaves as it is, or that is no number, is not swapped. Where a table has
+    more lines than warps are in flight, updates hardly meet.
     """
     p = machine.parameters
     length = max(1, math.prod(shape.slice_shape))

@@ -101,7 +101,7 @@ def test_programs_of_stages_are_made_ready_once_for_all_links(monkeypatch: pytes
     monkeypatch.setattr(pipeline_job.PipelineJob, "_made_ready", counting)
     forgotten()
     plan = "pp=2,tp=2,mbs=2"
-    evaluate(asked(plan, {"nvlink.link_bandwidth": "25GB/s"}))
+    evaluate(asked(plan, {}))
     programs = len(ready)
     assert programs == 6
     for rate in ("3GB/s", "90GB/s"):

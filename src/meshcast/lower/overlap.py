@@ -15,6 +15,7 @@ from meshcast.lower.overlap_choices import Overlap
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.single_copies import with_single_copies
+from meshcast.lower.turned_images import with_turned_images
 from meshcast.lower.unit_copies import with_unit_copies
 from meshcast.programs import Role
 
@@ -58,6 +59,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.fsdp2,
             lambda before: with_unit_copies(before, values, weights),
             "fsdp2 changes nothing: no weights are gathered, and no gradients reduced into shares",
+        ),
+        (
+            overlap.turned_images,
+            lambda before: with_turned_images(before, values),
+            "turned-images changes nothing: no convolution has windows of several pixels, of many channels",
         ),
         (
             overlap.one_copy,

@@ -120,9 +120,9 @@ def _swapped(shape: Indexed, picks: Picks, machine: GpuMachine) -> float:
     line visit it one by one, `W` of them: half of all that ever do, but no more than are in flight and happen to be there,
 
         rounds = (updates of the hottest row) x (its numbers in a word)
-        t = rounds x (swap_round + w (swap_word + swap_visit W)) / clock,   W = min(visits / 2, warps in flight / lines)
+        t = rounds x (swap_round + swap_word w + swap_visit W) / clock,   W = min(visits / 2, warps in flight / lines)
 
-    Measured on an H200 (`data/measured/h200-few-rows`, within 46 %): 4,096 bf16 rows of 768 added to one take 64 ms, f32 rows
+    Measured on an H200 (`data/measured/h200-few-rows`, within 53 %): 4,096 bf16 rows of 768 added to one take 64 ms, f32 rows
     40 us. Numbers decide, too: a sum that an addition leaves as it is, or that is no number, is not swapped. Where a table has
     more lines than warps are in flight, updates hardly meet.
     """
@@ -142,5 +142,5 @@ def _swapped(shape: Indexed, picks: Picks, machine: GpuMachine) -> float:
     a_line = LINE * numbers / WORD
     visits = shape.count / rows if length >= a_line else shape.count * length / LANES * touched / lines
     waiting = min(visits / 2, flying)
-    a_round = p.swap_round_cycles + max(1.0, words) * (p.swap_word_cycles + p.swap_visit_cycles * waiting)
+    a_round = p.swap_round_cycles + p.swap_word_cycles * max(1.0, words) + p.swap_visit_cycles * waiting
     return rounds * a_round / machine.clock

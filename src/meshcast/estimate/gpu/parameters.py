@@ -55,8 +55,8 @@ class GpuParameters:
     swap_round_cycles: float = _about(
         "a round of updates that compare and swap one word: a load and a swap, in cycles", 1000.0
     )
-    swap_word_cycles: float = _about("more of such a round for every word that a warp has in the line, in cycles", 96.0)
-    swap_visit_cycles: float = _about("and for every word and warp that waits for the line, in cycles", 0.12)
+    swap_word_cycles: float = _about("more of such a round for every word that a warp has in the line, in cycles", 80.0)
+    swap_visit_cycles: float = _about("and for every warp that waits for the line, in cycles", 4.0)
     hot_overlap: float = _about("p of the p-norm that joins the hottest row's updates and all others", 2.5)
     slice_deviations: float = _about("standard deviations by which the busiest L2 slice exceeds the mean", 1.5)
     picked_cache: float = _about("share of L2 that holds rows picked at random", 0.4)

@@ -137,6 +137,8 @@ class _Scheduled:
             elemental=self._library and launch.fusion == "kLoop",  # on TPUs every fusion without a product is one
             name=launch.name,
         )
+        if launch.tile:
+            kernel = replace(kernel, tile=launch.tile, warps=launch.warps)
         kernel = self._in_memory(self._flagged(kernel, launch))
         if launch.code is not None:
             yield _as_called(kernel, launch)

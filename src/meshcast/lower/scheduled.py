@@ -15,8 +15,9 @@ from dataclasses import replace
 from itertools import groupby
 
 from meshcast.base import InputError
+from meshcast.lower.access import Member
 from meshcast.lower.compiler_facts import CompiledMemory
-from meshcast.lower.fused_kernel import Member, fused_kernel
+from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import (
     BranchStep,

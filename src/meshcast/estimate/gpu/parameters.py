@@ -46,7 +46,6 @@ class GpuParameters:
         "a column reduction's last step where it is not a full one, in cycles; from batch norms", 2000.0
     )
     tile_instructions: float = _about("instructions per op of a fusion in Triton's tiles", 5.0)
-    held_values: float = _about("values of operands that a thread of such a fusion keeps in registers", 100.0)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
     byte_transpose: float = _about("1-byte elements transposed per SM and cycle", 0.6)
     gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)

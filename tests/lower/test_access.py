@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshcast.lower import Kernel, lower_hlo
-from meshcast.lower.access import Runs
+from meshcast.lower.access import ReadRuns
 
 HEAD = "HloModule m, is_scheduled=true\n\n"
 
@@ -37,7 +37,7 @@ ENTRY %main (a: {parameter}) -> {result} {{
     ],
 )
 def test_a_run_takes_its_sectors_or_the_way_to_the_next(length: int, pitch: int, width: int, share: float) -> None:
-    assert Runs(length, pitch).sectors(width) == pytest.approx(share)
+    assert ReadRuns(length, pitch).sectors(width) == pytest.approx(share)
 
 
 def test_the_last_column_of_rows_is_fetched_by_sectors() -> None:

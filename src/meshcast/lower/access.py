@@ -27,7 +27,7 @@ _PASSING = frozenset({OpKind.ELEMENTWISE, OpKind.MOVE})  # read where they write
 Member = tuple[Op, tuple[int, ...]]  # an op and its operands, views resolved
 
 
-class Runs(NamedTuple):
+class ReadRuns(NamedTuple):
     """Elements that lie side by side, and the distance from one run's begin to the next one's."""
 
     length: int
@@ -56,7 +56,7 @@ def fetched_shares(
         tensors: Types of all values.
         transposing: Whether transposes are walked through by the loop itself, not by tiles in shared memory.
     """
-    runs: dict[int, Runs] = {}  # of values inside, by the shortest that anyone reads; whole ones are left out
+    runs: dict[int, ReadRuns] = {}  # of values inside, by the shortest that anyone reads; whole ones are left out
     found: dict[tuple[int, int], float] = {}
     for place in range(len(members) - 1, -1, -1):
         op, operands = members[place]
@@ -83,7 +83,7 @@ def fetched_shares(
     return found
 
 
-def _sliced(op: Op, tensors: Sequence[Tensor]) -> Runs | None:
+def _sliced(op: Op, tensors: Sequence[Tensor]) -> ReadRuns | None:
     """The runs that a slice takes of its operand; None where all of it is one."""
     whole, part = tensors[op.operands[0]].shape, tensors[op.results[0]].shape
     if len(whole) != len(part):
@@ -93,13 +93,13 @@ def _sliced(op: Op, tensors: Sequence[Tensor]) -> Runs | None:
     for dim in range(len(whole) - 1, -1, -1):
         if part[dim] != whole[dim] or steps[dim] > 1:
             if steps[dim] > 1:
-                return Runs(inner, inner * steps[dim])
-            return Runs(inner * max(1, part[dim]), inner * whole[dim]) if math.prod(whole[:dim]) > 1 else None
+                return ReadRuns(inner, inner * steps[dim])
+            return ReadRuns(inner * max(1, part[dim]), inner * whole[dim]) if math.prod(whole[:dim]) > 1 else None
         inner *= whole[dim]
     return None
 
 
-def _transposed(op: Op, tensors: Sequence[Tensor]) -> Runs | None:
+def _transposed(op: Op, tensors: Sequence[Tensor]) -> ReadRuns | None:
     """The runs in which a transpose reads its operand: the dimensions that stay innermost, if any."""
     shape = tensors[op.operands[0]].shape
     order = op.cost.orders[0] if op.cost.orders else ()
@@ -114,6 +114,6 @@ def _transposed(op: Op, tensors: Sequence[Tensor]) -> Runs | None:
         apart *= shape[dim]  # results between neighbours of the operand
     for dim in moved:
         if strides[dim] != inner:
-            return Runs(max(inner, BLOCK_RESULTS // apart), strides[dim])
+            return ReadRuns(max(inner, BLOCK_RESULTS // apart), strides[dim])
         inner *= shape[dim]
     return None

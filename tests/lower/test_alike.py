@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.programs_by_size import chain, layers
 from meshcast.lower import alike, lower
+from meshcast.lower.access import Member
 from meshcast.lower.alike import FusedKernels
-from meshcast.lower.fused_kernel import Member, fused_kernel
+from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.kernel import CostKey, Kernel
 from meshcast.lower.layouts import with_laid_out_operands
 from meshcast.lower.narrow_operands import with_both_orders

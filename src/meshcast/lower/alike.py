@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meshcast.lower.fused_kernel import Member, fused_kernel
+from meshcast.lower.access import Member
+from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.kernel import Kernel
 from meshcast.workload import Cost, Tensor
 

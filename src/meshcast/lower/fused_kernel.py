@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from meshcast.lower.access import Member, cuts, fetched_shares
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
 from meshcast.lower.rewriting import turns
@@ -29,8 +30,6 @@ _KINDS = {
 _PARTIAL = frozenset({OpKind.SLICE, OpKind.GATHER})
 # May decide what kind of kernel a fusion is, or what it is asked about, wherever they stand in it.
 _DECIDING = frozenset({OpKind.REDUCE, OpKind.GEMM, OpKind.CONVOLUTION, OpKind.GATHER})
-
-Member = tuple[Op, tuple[int, ...]]  # an op and its operands, views resolved
 
 
 def fused_kernel(
@@ -66,19 +65,24 @@ def fused_kernel(
         if _PARTIAL.isdisjoint(kinds)
         else _computed_parts(members, inside, tensors, results or root.results)
     )
+    shares = fetched_shares(members, inside, tensors, transposing=elemental) if cuts(kinds) else {}
     read: dict[int, float] = {}
+    wide: dict[int, float] = {}  # bytes of sectors, if every member fetched its own
     matrix = redundant = vector = transcendentals = 0.0
     guessed = False
     picked: Indexed | None = None
     product: Op | None = None  # what the matrix engine does decides, wherever it stands in the fusion
     geometry, kind = cost.geometry, _KINDS.get(cost.kind, KernelKind.LOOP_FUSION)
     by_dtype: dict[str, float] = {}
-    for (op, operands), part in zip(members, parts, strict=True):
+    for place, ((op, operands), part) in enumerate(zip(members, parts, strict=True)):
         work = op.cost
         moved = work.operand_bytes
         for position, value in enumerate(operands):
             if value not in inside:  # an operand that its rule gave no bytes for is still a dependency
-                read[value] = read.get(value, 0.0) + (moved[position] * part if position < len(moved) else 0.0)
+                size = moved[position] * part if position < len(moved) else 0.0
+                read[value] = read.get(value, 0.0) + size
+                if shares:
+                    wide[value] = wide.get(value, 0.0) + size * shares.get((place, position), 1.0)
         if work.matrix_flops:
             matrix += work.matrix_flops * part
             redundant += op.redundant_flops * part
@@ -105,6 +109,10 @@ def fused_kernel(
     elif kind is KernelKind.REDUCTION and elemental:
         geometry, kind = None, KernelKind.LOOP_FUSION
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
+    # What several members read of a value is fetched once.
+    fetched = (
+        [size * wide[value] / (read[value] or 1) for value, size in zip(read, sizes, strict=True)] if shares else []
+    )
     targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
     names = tuple([op.name for op, _ in members])
     flags = flags_of(names)
@@ -120,6 +128,9 @@ def fused_kernel(
         vector_flops=vector,
         transcendentals=transcendentals,
         read_bytes=sum(sizes),
+        fetched_bytes=int(sum(fetched)),
+        touched_bytes=sum([min(int(size), tensors[value].bytes) for value, size in zip(read, fetched, strict=False)]),
+        pieces=_pieces(root, members, tensors) if len(made) == 1 and "joined" in flags else (),
         written_bytes=sum([op.cost.written_bytes for op, _ in roots]),
         reads=tuple(read),
         operand_bytes=sizes,
@@ -137,6 +148,19 @@ def fused_kernel(
         redundant_flops=redundant,
         guessed=guessed,
     )
+
+
+def _pieces(root: Op, members: Sequence[Member], tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """What a fusion joins last, by their sizes along that dimension: its root, or what that converts element by element."""
+    made = {value: (op, operands) for op, operands in members for value in op.results}
+    operands = made[root.results[0]][1] if root.results else ()
+    while root.cost.kind is OpKind.ELEMENTWISE and len(operands) == 1 and operands[0] in made:
+        root, operands = made[operands[0]]
+    if root.name.rpartition(".")[2] != "concatenate":
+        return ()
+    whole, parts = tensors[root.results[0]].shape, [tensors[value].shape for value in root.operands]
+    dim = next((dim for dim, size in enumerate(whole) if any(part[dim] != size for part in parts)), None)
+    return tuple(part[dim] for part in parts) if dim is not None else ()
 
 
 def _rearranged(members: Sequence[Member], inside: set[int], read: Mapping[int, float]) -> tuple[int, ...]:
@@ -193,6 +217,10 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         written_bytes=first.written_bytes + second.written_bytes,
         reads=tuple(read),
         operand_bytes=tuple(read.values()),
+        fetched_bytes=_fetched(first) + _fetched(second) if first.fetched_bytes or second.fetched_bytes else 0,
+        touched_bytes=max(sum(read.values()), first.touched_bytes, second.touched_bytes)
+        if first.touched_bytes or second.touched_bytes
+        else 0,
         elements=max(first.elements, second.elements),
         shape=max((first, second), key=lambda kernel: kernel.elements).shape,
         flags=flags,
@@ -207,6 +235,10 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         redundant_flops=first.redundant_flops,
         guessed=first.guessed or second.guessed,
     )
+
+
+def _fetched(kernel: Kernel) -> int:
+    return max(kernel.fetched_bytes, kernel.read_bytes)
 
 
 def _moved(kernel: Kernel) -> list[int]:

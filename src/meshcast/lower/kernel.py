@@ -169,6 +169,11 @@ class Kernel:
     picked: Indexed | None = None  # a gather among its ops, where `geometry` is another's
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
     shape: tuple[int, ...] = ()  # of the same result, where `elements` is known
+    pieces: tuple[int, ...] = ()  # what its result is joined of, by their sizes along that dimension
+    fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`lower.access`)
+    touched_bytes: int = 0  # of them, those of different sectors
+    tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
+    warps: int = 0  # that share them
     # See `flags_of`; also `aside`: its other results do not need its reduction;
     # `turned`: another dimension becomes the innermost; `cold`: reads another part in every turn of its
     # loop; `blocking`: compute waits for it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
@@ -203,7 +208,8 @@ class Kernel:
         """`cost_key`, worked out anew."""
         return CostKey.of(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
-            self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.ops, self.flags,
+            self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.pieces, self.fetched_bytes,
+            self.touched_bytes, self.tile, self.warps, self.ops, self.flags,
             bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written, self.code,
         )  # fmt: skip
 

@@ -15,8 +15,9 @@ from dataclasses import replace
 from itertools import groupby
 
 from meshcast.base import InputError
+from meshcast.lower.access import Member
 from meshcast.lower.compiler_facts import CompiledMemory
-from meshcast.lower.fused_kernel import Member, fused_kernel
+from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import (
     BranchStep,
@@ -137,6 +138,8 @@ class _Scheduled:
             elemental=self._library and launch.fusion == "kLoop",  # on TPUs every fusion without a product is one
             name=launch.name,
         )
+        if launch.tile:
+            kernel = replace(kernel, tile=launch.tile, warps=launch.warps)
         kernel = self._in_memory(self._flagged(kernel, launch))
         if launch.code is not None:
             yield _as_called(kernel, launch)

@@ -312,6 +312,7 @@ class Cost:
     # A product: the dimension order it needs each operand in, outermost first; empty where any will do as it lies.
     # A transpose: its permutation.
     orders: tuple[tuple[int, ...], ...] = ()
+    strides: tuple[int, ...] = ()  # a slice's steps along each dimension, where one is more than 1
 
 
 @made_quickly

@@ -192,3 +192,28 @@ def test_products_of_few_elements_are_loops() -> None:
     moved = (outer.read_bytes + outer.written_bytes) / H200.memory_bandwidth
     assert seconds(outer) < 3 * moved + 1e-5
     assert seconds(gemm(16, 4, 32, batch=9861)) == pytest.approx(9.4e-6, rel=0.5)  # measured
+
+
+def test_pieces_that_four_does_not_divide_are_joined_one_by_one() -> None:
+    """2**26 numbers of two bytes: 2**17 blocks by fours, 2**19 one by one, of 1.53 started a nanosecond."""
+    size = 2**27
+    joined = replace(kernel(KernelKind.LOOP_FUSION, size, size, None), elements=2**26, flags=frozenset({"joined"}))
+    even, odd = (replace(joined, pieces=(2**10, pieces)) for pieces in (2**10, 1))
+    assert seconds(even) < seconds(joined) < seconds(odd)
+    assert seconds(odd) == pytest.approx(2**26 * 1024 / 1025 / 128 / (0.005842 * 132 * GHZ), rel=0.05)
+    assert seconds(replace(joined, pieces=(1,) * 5)) == pytest.approx(seconds(joined))
+
+
+def test_strided_reads_take_as_long_as_their_sectors() -> None:
+    plain = replace(kernel(KernelKind.LOOP_FUSION, 2**22, 2**22, None), elements=2**20)
+    strided = replace(plain, fetched_bytes=2**25, touched_bytes=2**22)
+    assert seconds(strided) > 2 * seconds(plain)
+
+
+def test_tiles_are_no_loops_of_512_results() -> None:
+    """A bf16 array is bound by the blocks that a loop starts, and by its bytes where tiles are 16 times as large."""
+    size = 2**28
+    loop = replace(kernel(KernelKind.LOOP_FUSION, size, size, None), elements=2**27)
+    assert seconds(replace(loop, tile=8192, warps=8)) < seconds(loop)
+    turned = replace(kernel(KernelKind.TRANSPOSE, 2**24, 2**24, None), dtype="i8", elements=2**24)
+    assert seconds(replace(turned, tile=4096, warps=4)) < 0.2 * seconds(turned)

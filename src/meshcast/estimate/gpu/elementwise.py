@@ -8,6 +8,7 @@ long as applying `exp` to it, and 2-byte results never reach the memory's bandwi
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 
 from meshcast.base import made_quickly
@@ -21,6 +22,7 @@ from meshcast.workload import element_bytes, element_work
 BLOCK = 128
 UNROLL = 4
 THREADS_PER_SM = 2048
+MOST_JOINED = 4  # pieces that a loop of their own joins (openxla/xla, `UseConcatenateFusion`)
 SCALARS = 64  # bytes up to which operands are parameters of a loop, held by constant caches
 _SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
@@ -37,9 +39,26 @@ def blocks(elements: float, machine: GpuMachine) -> float:
     that four does not divide are taken by twos or one by one (XLA's `ComputeLoopFusionConfig`); so is a number that is no
     whole one, such as what rows divided among groups and multiplied by them again may leave.
     """
+    return elements / (BLOCK * unrolled(elements, machine))
+
+
+def unrolled(elements: float, machine: GpuMachine) -> float:
+    """Elements that a thread of a loop takes."""
     even = next((factor for factor in (UNROLL, 2) if not elements % factor), 1)
-    unroll = min(float(even), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
-    return elements / (BLOCK * unroll)
+    return min(float(even), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
+
+
+def joining_blocks(elements: float, pieces: tuple[int, ...], machine: GpuMachine) -> float:
+    """Thread blocks of a loop that joins up to four pieces: it goes over the largest one, and does each of them on the way.
+
+    A thread takes as many neighbours of every piece as divide all of their sizes along the joined dimension (openxla/xla,
+    `ComputeUnrollFactor` in the emitter of concatenations): a border of 1 or 3 beside 1024 leaves one at a time. More pieces, or
+    several results, run as other loops do.
+    """
+    if not 1 < len(pieces) <= MOST_JOINED:
+        return blocks(elements, machine)
+    largest = elements * max(pieces) / sum(pieces)
+    return largest / (BLOCK * min(unrolled(largest, machine), math.gcd(UNROLL, *pieces)))
 
 
 def instructions(kernel: Kernel, machine: GpuMachine, plain: float | None = None) -> float:
@@ -67,6 +86,8 @@ class LoopDemand:
         recency: What was moved since the last use of those bytes.
         cycles: That one thread needs for an element, each instruction and load waiting for the last.
         finding: Thread instructions that find places and compute no number.
+        pieces: Sizes of what its results are joined of.
+        fetched: Bytes of whole sectors that its threads fetch; nothing where those are what is read.
     """
 
     elements: float
@@ -77,6 +98,8 @@ class LoopDemand:
     recency: Recency | None
     cycles: float
     finding: float
+    pieces: tuple[int, ...] = ()
+    fetched: float = 0.0
 
 
 def loop(
@@ -110,14 +133,15 @@ def loop(
 def demanded(
     elements: float, read: float, written: float, issued: float, machine: GpuMachine, *, bounded: bool = True,
     recency: Recency | None = None, chained: float | None = None, finding: float = 0.0, waits: int = 0,
+    pieces: tuple[int, ...] = (), fetched: float = 0.0,
 ) -> LoopDemand:  # fmt: skip
-    """What a loop asks for; arguments are those of `loop`."""
+    """What a loop asks for; arguments are those of `loop` and of `LoopDemand`."""
     p = machine.parameters
     waited = p.chain_cycles * (issued + finding) / max(1.0, elements) if chained is None else chained
     waited += p.wait_cycles * waits
     return LoopDemand(
         elements=elements, read=read, written=written, issued=issued, bounded=bounded, recency=recency, cycles=waited,
-        finding=finding,
+        finding=finding, pieces=pieces, fetched=fetched,
     )  # fmt: skip
 
 
@@ -126,15 +150,17 @@ def looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
     issued, finding = demand.issued, demand.finding
     chain = demand.cycles / machine.clock
     moved = traffic(demand.read, demand.written, machine, recency=demand.recency)
-    launched = blocks(demand.elements, machine) if demand.bounded else 0.0
+    launched = joining_blocks(demand.elements, demand.pieces, machine) if demand.bounded else 0.0
+    sectors = demand.fetched / machine.cache_bandwidth
     started = launched / machine.block_rate
     found = finding / machine.instruction_rate
     compute = issued / machine.instruction_rate + found
-    time = machine.launch + machine.overlapped(moved.seconds, started, compute, chain)
+    time = machine.launch + machine.overlapped(max(moved.seconds, sectors), started, compute, chain)
     terms = moved.terms
     if machine.explaining:
         terms += machine.named(
             ("an element's instructions one after the other", "chain", chain, "s"),
+            ("fetching whole sectors from L2", "sectors", sectors, "s"),
             ("thread blocks", "n", launched, ""),
             ("blocks started per second", "R", machine.block_rate, "1/s"),
             ("starting blocks", "start = n/R", started, "s"),
@@ -147,10 +173,10 @@ def looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
         compute=max(compute, started, chain),
         computing=compute - found,
         fixed=machine.launch,
-        memory=moved.seconds,
+        memory=max(moved.seconds, sectors),
         dram_bytes=moved.dram_bytes,
         instructions=issued + finding,
-        formula="t = launch + |mem, start, issue, chain|_p",
+        formula="t = launch + |max(mem, sectors), start, issue, chain|_p",
         terms=terms,
     )
 
@@ -177,7 +203,11 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
             bounded=False, recency=kernel.recency, chained=0.0,
         )  # fmt: skip
     copied = "copy" in kernel.flags  # which the block rate does not bound
-    elements, read, written = output_elements(kernel), kernel.read_bytes, kernel.written_bytes
+    elements, read, written = (
+        output_elements(kernel),
+        max(kernel.read_bytes, kernel.touched_bytes),
+        kernel.written_bytes,
+    )
     issued, chained = 0.0 if copied else instructions(kernel, machine), None
     finding = 0.0 if copied else found_elements(kernel, elements) * index_instructions(kernel.ops)
     if share := summed_share(kernel.ops):
@@ -195,6 +225,8 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
         chained=chained,
         finding=finding,
         waits=0 if copied else waited_loads(kernel),
+        pieces=kernel.pieces,
+        fetched=kernel.fetched_bytes,
     )
 
 

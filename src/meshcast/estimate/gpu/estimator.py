@@ -16,6 +16,7 @@ from meshcast.estimate.gpu.indexed import gather, scatter
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.other import declared, other, transpose
 from meshcast.estimate.gpu.parameters import GpuCalibration, shipped_gpu_calibration
+from meshcast.estimate.gpu.programs import is_program, program
 from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.solvers import solver, solver_caveat, solver_interval
 from meshcast.estimate.gpu.sorting import sort
@@ -83,7 +84,7 @@ class GpuAnalytical:
         if is_empty(kernel):
             terms = machine.named(("launch", "launch", machine.launch, "s"))
             return GpuWork(time=machine.launch, formula="t = launch", terms=terms)
-        return _MODELS[kernel.kind].work(kernel, machine)
+        return program(kernel, machine) if is_program(kernel) else _MODELS[kernel.kind].work(kernel, machine)
 
     def _interval(self, kind: KernelKind, device: Device) -> tuple[float, float]:
         own = _MODELS[kind].interval

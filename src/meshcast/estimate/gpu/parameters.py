@@ -45,6 +45,7 @@ class GpuParameters:
     column_rest_cycles: float = _about(
         "a column reduction's last step where it is not a full one, in cycles; from batch norms", 2000.0
     )
+    tile_instructions: float = _about("instructions per op of a fusion in Triton's tiles", 5.0)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
     byte_transpose: float = _about("1-byte elements transposed per SM and cycle", 0.6)
     gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)

@@ -45,7 +45,7 @@ LEFT_OUT = frozenset(
     {"reads", "operand_bytes", "rearranged", "sources", "location", "recomputed", "redundant_flops", "code"}
 )
 _SHAPED = frozenset(
-    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "recency"}
+    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "pieces", "recency"}
 )  # written in a form of their own
 _PLAIN = tuple(f.name for f in fields(Kernel) if f.init and f.name not in LEFT_OUT | _SHAPED)
 _DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.init and f.default is not MISSING}
@@ -74,6 +74,8 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
         found["ops"] = list(kernel.ops)
     if kernel.shape:
         found["shape"] = list(kernel.shape)
+    if kernel.pieces:
+        found["pieces"] = list(kernel.pieces)
     if kernel.geometry is not None:
         found["geometry"] = _geometry_to_json(kernel.geometry)
     if kernel.picked is not None:
@@ -109,6 +111,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
             flags=frozenset(rest.pop("flags", ())),
             ops=tuple(rest.pop("ops", ())),
             shape=tuple(rest.pop("shape", ())),
+            pieces=tuple(rest.pop("pieces", ())),
             geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
             picked=_picked(rest.pop("picked")) if "picked" in rest else None,
             recency=_recency(rest.pop("recency")) if "recency" in rest else None,

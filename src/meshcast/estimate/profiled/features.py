@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from meshcast.estimate.gpu.programs import is_program
 from meshcast.estimate.profiled.tiles import tiled_family, tiled_place
 from meshcast.estimate.rates import catalogue_key
 from meshcast.hardware import Device
@@ -28,6 +29,7 @@ from meshcast.workload import (
 Where = tuple[float, ...]
 Place = tuple[str, Where]
 ALONE = " alone"  # how families of kernels that run alone end
+IN_TILES = " in tiles"  # and those of kernels whose tiles the compiler told
 CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic may still be there
 
 
@@ -40,10 +42,13 @@ def family_of(kernel: Kernel, device: Device) -> str:
     """The family within which a kernel's time can be interpolated.
 
     What mostly moves bytes is a family of its own where it runs alone, over and over: a program of one small kernel finds
-    all of its bytes where it left them, and clocks, caches and queues are at their best.
+    all of its bytes where it left them, and clocks, caches and queues are at their best. So is one whose tiles are known, as
+    another model is its reference (`estimate.gpu.programs`).
     """
     alone = kernel.recency is None and kernel.kind not in _COMPUTING
     name = tiled_family(_family(kernel), kernel, device)
+    if device.kind == "gpu" and is_program(kernel):
+        name += IN_TILES
     return name + ALONE if alone else name
 
 

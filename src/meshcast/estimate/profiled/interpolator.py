@@ -8,7 +8,7 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +16,7 @@ from typing import Any, get_args
 import numpy as np
 
 from meshcast.base import InputError, write_whole
+from meshcast.estimate.gpu.programs import is_program
 from meshcast.estimate.measurements.calls import backward_kernel
 from meshcast.estimate.measurements.silicon_kernels import attention_kernel
 from meshcast.estimate.profiled.features import ALONE, place
@@ -168,8 +169,13 @@ def _sorts() -> list[Kernel]:
 
 
 def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources: Iterable[str] = ()) -> Interpolator:
-    """Families fitted to measured kernels; a kernel that a program launches often counts once."""
-    found = list({(row.program, row.kernel.cost_key): row for row in rows if row.seconds > 0}.values())
+    """Families fitted to measured kernels; a kernel that a program launches often counts once.
+
+    One whose tile is known is kept without it, too: our own lowering does not foresee which tile XLA will choose.
+    """
+    timed = [row for row in rows if row.seconds > 0]
+    timed += [replace(row, kernel=replace(row.kernel, tile=0, warps=0)) for row in timed if is_program(row.kernel)]
+    found = list({(row.program, row.kernel.cost_key): row for row in timed}.values())
     fixed = fixed_cost(device, [row.seconds for row in found])
     model = reference_model(device, fixed)
     reference = [float(t) for t in model.estimate([row.kernel for row in found], device).time]

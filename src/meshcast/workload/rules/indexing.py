@@ -20,11 +20,13 @@ def _slice(reading: OpReading) -> Cost:
     result = reading.results[0]
     if operand.shape == result.shape and takes_whole(reading.op):
         return view(reading)  # all of it, and not just as much as a shard has
+    strides = integers(reading.op, "strides")
     return Cost(
         kind=OpKind.SLICE,
         dtype=result.dtype,
         operand_bytes=(result.bytes, *(index.bytes for index in indices)),
         written_bytes=result.bytes,
+        strides=strides if any(step > 1 for step in strides) else (),
     )
 
 

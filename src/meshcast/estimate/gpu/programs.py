@@ -1,0 +1,54 @@
+"""Loops and transposes that XLA has Triton compile, whose tiles its HLO tells: `t = start + |mem, blocks / rate, issue|_p`.
+
+XLA chooses a tile of the result and the warps that share it (`block_level_fusion_config` in its HLO); one thread block, a
+program, loads what its tile needs and writes it. So it is no loop of 512 results a block, whose starts bound those of two
+bytes, and tiles of one-byte elements go through shared memory like others. Reductions keep the models of XLA's own
+emitters. Only HLO that was compiled on a device has such tiles: XLA times these kernels against its own and takes the faster.
+"""
+
+from __future__ import annotations
+
+import math
+
+from meshcast.estimate.gpu.elementwise import instructions, output_elements
+from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.memory import traffic
+from meshcast.lower import Kernel, KernelKind
+
+_IN_TILES = frozenset({KernelKind.LOOP_FUSION, KernelKind.TRANSPOSE})
+
+
+def is_program(kernel: Kernel) -> bool:
+    """Whether a kernel's tile is known and this model's."""
+    return bool(kernel.tile) and kernel.kind in _IN_TILES
+
+
+def program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
+    """A fusion in tiles."""
+    p = machine.parameters
+    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+    started = math.ceil(output_elements(kernel) / kernel.tile)
+    start = started / machine.block_rate
+    issued = instructions(kernel, machine, p.tile_instructions)
+    issue = issued / machine.instruction_rate
+    fixed = machine.launch + p.reduction_cycles / machine.clock
+    return GpuWork(
+        time=fixed + machine.overlapped(moved.seconds, start, issue),
+        compute=max(issue, start),
+        computing=issue,
+        fixed=fixed,
+        memory=moved.seconds,
+        dram_bytes=moved.dram_bytes,
+        instructions=issued,
+        formula="t = start + |mem, blocks, issue|_p",
+        terms=(
+            *moved.terms,
+            *machine.named(
+                ("programs", "n", started, ""),
+                ("starting them", "blocks = n/R", start, "s"),
+                *machine.issuing(issued, issue),
+                ("launch, and from the last load to the result", "start", fixed, "s"),
+                ("norm of what overlaps", "p", p.overlap, ""),
+            ),
+        ),
+    )

@@ -201,7 +201,19 @@ XLA_GPU = PassTable(
         *_SINGLE,
         _BUFFERS,
         _Block(
+            "computed updates",
+            "updates of slices that may be computed inside what reads them are passes over elements; on buffers, before fusion",
+            block.compute_updates,
+            block.has_any(OpKind.UPDATE),
+        ),
+        _Block(
             "fusion", "XLA:GPU's loop, input and row fusions and epilogues; on the ops that are left", block.fuse(GPU)
+        ),
+        _Block(
+            "settled updates",
+            "those that stayed kernels of their own are done in place; before their targets are looked at",
+            block.settle_updates,
+            lambda draft: bool(draft.updates),
         ),
         *_PLANNED,
     ),

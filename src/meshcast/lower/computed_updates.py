@@ -61,7 +61,7 @@ def computed_updates(
         read = readers.get(result)
         inside = result not in live_out and read is not None and all(takes_in(*reader) for reader in read)
         if target in filled or arithmetic or inside:
-            found[index] = whole_update(op, tensors, reads_target=target not in filled)
+            found[index] = whole_update(op, tensors, reads_targets=target not in filled)
     return found
 
 
@@ -85,8 +85,15 @@ def done_in_place(
     }
 
 
-def whole_update(op: Op, tensors: Sequence[Tensor], *, reads_target: bool = True) -> Op:
-    """An update as a pass over the whole of its result, which reads its target's elements or has them at hand."""
-    whole = tensors[op.results[0]].bytes
-    sizes = (whole if reads_target else 0, *op.cost.operand_bytes[1:])
-    return replace(op, cost=replace(op.cost, kind=OpKind.MOVE, operand_bytes=sizes, written_bytes=whole))
+def whole_update(op: Op, tensors: Sequence[Tensor], *, reads_targets: bool = True) -> Op:
+    """An update or scatter as a pass over the whole of its results, which reads its targets' elements or has them at hand."""
+    cost, whole = op.cost, tuple(tensors[value].bytes for value in op.results)
+    return replace(
+        op,
+        cost=replace(
+            cost,
+            kind=OpKind.MOVE if cost.kind is OpKind.UPDATE else cost.kind,
+            operand_bytes=(*(whole if reads_targets else (0,) * len(whole)), *cost.operand_bytes[len(whole) :]),
+            written_bytes=sum(whole),
+        ),
+    )

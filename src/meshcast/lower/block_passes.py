@@ -261,7 +261,7 @@ def compute_updates(draft: BlockDraft) -> None:
 
 def settle_updates(draft: BlockDraft) -> None:
     """`done_in_place`."""
-    left = done_in_place(draft.updates, draft.ops, draft.operands, draft.fusions)
+    left = done_in_place(draft.updates.keys(), draft.ops, draft.operands, draft.fusions)
     draft.ops = [draft.updates[index] if index in left else op for index, op in enumerate(draft.ops)]
 
 

@@ -125,7 +125,7 @@ _MEMSETS = _Block(
 _ORDERED = _Block("launch order", "by memory; last, on the kernels that are left", block.order_launches)
 _LISTED = _Block(
     "list order",
-    "by XLA's list scheduler, where that takes less memory; on the other order, which it is compared with",
+    "by XLA's list scheduler or depth first, where that takes less memory; on the other order, which they are compared with",
     block.list_launches,
 )
 _LIBRARIES = "whose kernels run attention, and whether rows of products are padded; once no kernel is merged any more"

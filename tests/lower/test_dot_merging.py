@@ -42,6 +42,20 @@ def test_three_projections_of_one_input_become_one_product() -> None:
     assert sum(k.read_bytes for k in readers) == product.written_bytes  # each takes its slice
 
 
+def test_weights_that_two_layers_share_are_joined_once() -> None:
+    """As in ALBERT, whose layers all have the same weights; a transposed use of them is another array."""
+    x, w = spec(2048, 512, dtype=BF16), spec(512, 512, dtype=BF16)
+
+    def layer(x: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.tanh(x @ a) * jnp.sin(x @ b)
+
+    def joins(function: object) -> int:
+        return [k.ops for k in _kernels(function, x, w, w)].count(("stablehlo.concatenate",))
+
+    assert joins(lambda x, a, b: layer(layer(x, a, b), a, b)) == 1
+    assert joins(lambda x, a, b: layer(layer(x, a, b), b, a)) == 2
+
+
 def test_large_products_are_left_alone() -> None:
     """Both above 64 MiB (96 here): nothing is gained by copying their weights together."""
     x, w = spec(4096, 4096, dtype=BF16), spec(4096, 4096, dtype=BF16)

@@ -102,16 +102,27 @@ def test_a_small_vector_product_writes_its_products() -> None:
     assert scratch_bytes(kernel(product(1, 3072, 768)), H200) == 3072 * 768 * 2
 
 
-def test_attention_accumulates_dq_in_f32_and_sorts_work_on_a_copy() -> None:
+def test_attention_accumulates_dq_in_f32() -> None:
     shape = Attention(
         batch=1, heads=32, kv_heads=32, q_len=4096, kv_len=4096, head_dim=128, dtype="bf16", causal=True, backward=True
     )
     backward = Kernel(name="attention", kind=KernelKind.ATTENTION, dtype="bf16", geometry=shape)
     assert scratch_bytes(backward, H200) == 32 * 4096 * 128 * 4 + 32 * 4096 * 4
     assert scratch_bytes(replace(backward, geometry=replace(shape, backward=False)), H200) == 0
-    rows = SortGeometry(length=1024, batch=1024, operands=1)
-    sort = Kernel(name="sort", kind=KernelKind.SORT, dtype="f32", written_bytes=4 * MIB, geometry=rows)
+
+
+def test_stable_sorts_have_places_and_radix_sorts_second_arrays() -> None:
+    """As XLA's buffer assignment has them for `jnp.sort` and `lax.top_k` on an H200 (rows of 262,144 f32: four more arrays)."""
+    rows = SortGeometry(length=1024, batch=1024, operands=1, stable=True)
+    sort = Kernel(name="sort", kind=KernelKind.SORT, dtype="bf16", written_bytes=2 * MIB, geometry=rows)
     assert scratch_bytes(sort, H200) == 4 * MIB
+    assert scratch_bytes(replace(sort, geometry=replace(rows, stable=False)), H200) == 0
+    long = replace(rows, length=2**18, batch=64)
+    radix = Kernel(name="sort", kind=KernelKind.SORT, dtype="f32", written_bytes=64 * MIB, geometry=long)
+    assert scratch_bytes(radix, H200) == 256 * MIB
+    assert scratch_bytes(replace(radix, dtype="i32"), H200) == 64 * MIB
+    pairs = replace(radix, geometry=replace(long, operands=2), written_bytes=128 * MIB)
+    assert scratch_bytes(pairs, H200) == 128 * MIB
 
 
 def test_nothing_is_written_over_a_library_calls_result() -> None:

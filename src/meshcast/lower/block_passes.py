@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from meshcast.lower.aliases import AliasRule, without_aliases
+from meshcast.lower.computed_updates import computed_updates, done_in_place
 from meshcast.lower.convolution_epilogues import with_convolution_epilogues
 from meshcast.lower.convolutions import ConvolutionRewriter
 from meshcast.lower.dead_code import live_ops, without_unread
@@ -173,14 +174,14 @@ def scatter_in_place(draft: BlockDraft) -> None:
 
 
 def has_simple_indices(draft: BlockDraft) -> bool:
-    """Whether a block has updates, or gathers or scatters of one index."""
+    """Whether a block has gathers or scatters of one index."""
     indexed = not draft.kinds.isdisjoint((OpKind.GATHER, OpKind.SCATTER))
-    return OpKind.UPDATE in draft.kinds or (indexed and any(map(has_one_index, draft.ops)))
+    return indexed and any(map(has_one_index, draft.ops))
 
 
 def slice_simple_indices(draft: BlockDraft) -> None:
     """`with_simple_indices`."""
-    draft.ops = with_simple_indices(draft.ops, draft.buffer, draft.values.tensors)
+    draft.ops = with_simple_indices(draft.ops, draft.values.tensors)
 
 
 def has_sorted_tops(draft: BlockDraft) -> bool:
@@ -249,6 +250,19 @@ def resolve_operands(draft: BlockDraft) -> None:
     ]
     draft.outputs = tuple(buffer.get(value, value) for value in draft.block.outputs)
     draft.live_out = frozenset(draft.outputs) | {buffer.get(value, value) for value in draft.nested}
+
+
+def compute_updates(draft: BlockDraft) -> None:
+    """`computed_updates`; `settle_updates` puts those back that fusion leaves alone."""
+    computed = computed_updates(draft.ops, draft.operands, draft.live_out, draft.values.tensors)
+    draft.updates = {index: draft.ops[index] for index in computed}
+    draft.ops = [computed.get(index, op) for index, op in enumerate(draft.ops)]
+
+
+def settle_updates(draft: BlockDraft) -> None:
+    """`done_in_place`."""
+    left = done_in_place(draft.updates.keys(), draft.ops, draft.operands, draft.fusions)
+    draft.ops = [draft.updates[index] if index in left else op for index, op in enumerate(draft.ops)]
 
 
 def fuse(rules: Rules) -> Callable[[BlockDraft], None]:

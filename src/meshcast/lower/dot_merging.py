@@ -66,17 +66,34 @@ def merge_products(
     merged: dict[int, list[Op]] = {}  # by the last member's place
     gone: set[int] = set()
     known: dict[tuple[int, ...], _Merger] = {}
+    joins: dict[tuple[object, ...], int] = {}  # parts, views resolved, and how they lie -> what they are together
     for key, members in candidates:
         chosen = _mergeable([i for i in members if i not in gone], ops, graph, values)
         # Two groups may each need a member of the other first: the later one is then left as it is.
         if len(chosen) > 1 and graph.contract(chosen):
-            merged[chosen[-1]] = _merged([ops[i] for i in chosen], key[0], values, known)
+            made = _merged([ops[i] for i in chosen], key[0], values, known)
+            merged[chosen[-1]] = _without_join(made, joins, buffer)
             gone.update(chosen)
     if not merged:
         return ops
     ordered = in_order(_replaced(ops, merged, gone), reads, buffer)
     assert ordered is not None  # no group has made a circle
     return ordered
+
+
+def _without_join(made: list[Op], joins: dict[tuple[object, ...], int], buffer: Mapping[int, int]) -> list[Op]:
+    """The same without a join of parts that were joined before: layers that share their weights do so once (XLA's hlo_cse)."""
+    join, product, *slices = made
+    if join.cost.kind is not OpKind.MOVE:
+        return made
+    (joined,), shape = join.results, product.cost.geometry
+    assert isinstance(shape, Gemm)
+    lies = product.operands.index(joined), shape.lhs_contracting_minor, shape.rhs_contracting_minor, shape.k
+    known = joins.setdefault((*lies, *[buffer.get(value, value) for value in join.operands]), joined)
+    if known == joined:
+        return made
+    operands = tuple([known if value == joined else value for value in product.operands])
+    return [replace(product, operands=operands), *slices]
 
 
 def _replaced(ops: Sequence[Op], merged: Mapping[int, list[Op]], gone: Set[int]) -> list[Op]:

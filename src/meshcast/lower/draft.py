@@ -64,6 +64,7 @@ class BlockDraft:
     operands: list[tuple[int, ...]] = field(default_factory=list)  # of each op, views resolved
     outputs: tuple[int, ...] = ()  # views resolved
     live_out: frozenset[int] = frozenset()  # `kept`, views resolved
+    updates: Mapping[int, Op] = field(default_factory=dict)  # in place, by the place of a pass that may do the same
     fusions: Fusions = field(default_factory=dict)
     copied: set[int] = field(default_factory=set)  # places of updates that work on a copy of their target
     cold: set[int] = field(default_factory=set)  # places of slices that no cache can hold yet

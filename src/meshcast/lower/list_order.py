@@ -1,10 +1,11 @@
-"""A launch order by XLA's list scheduler, taken where it needs less memory than the program's own order.
+"""Launch orders by XLA's list scheduler and depth first, taken where they need less memory than the program's own order.
 
 XLA's memory scheduler works out several orders and keeps the one whose buffers take least (`DefaultMemoryScheduler` in
-hlo_memory_scheduler.cc). Its `ListScheduler` runs, of all that could run next, what frees most: the bytes of operands that die
-less those of results. So chains that end in results (an optimizer's update, a branch of a network) run one after the other, and
-what only grows memory (a padded copy) waits until something needs it. Slices of what a loop steps through do not wait: XLA
-copies them beside other kernels (`fusion-start`), and its latency-hiding scheduler begins that as early as it can.
+hlo_memory_scheduler.cc; the second is in `depth_first.py`). Its `ListScheduler` runs, of all that could run next, what frees
+most: the bytes of operands that die less those of results. So chains that end in results (an optimizer's update, a branch of a
+network) run one after the other, and what only grows memory (a padded copy) waits until something needs it. Slices of what a loop
+steps through do not wait: XLA copies them beside other kernels (`fusion-start`), and its latency-hiding scheduler begins that as
+early as it can.
 
 What a step writes over is read by everybody else before; loops and branches keep their order, and a launch without results (a
 memset) stays before the launch that it is for.
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
+from meshcast.lower.depth_first import depth_first_order
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.workload import Tensor
 
@@ -33,8 +35,10 @@ def with_less_memory(steps: Sequence[Step], tensors: Sequence[Tensor], held: fro
     kept = most_bytes(steps, tensors, held)
     if not kept:
         return list(steps)
-    listed = _List(steps, tensors, held).result()
-    return listed if most_bytes(listed, tensors, held) < LESS * kept else list(steps)
+    graph = _List(steps, tensors, held)
+    orders = graph.result(), graph.depth_first()  # of equals XLA takes the first
+    sizes = [most_bytes(order, tensors, held) for order in orders]
+    return orders[sizes.index(min(sizes))] if min(sizes) < LESS * kept else list(steps)
 
 
 def most_bytes(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> int:
@@ -70,6 +74,7 @@ class _List:
             for at, reads in enumerate(self._reads)
         ]
         self._keep_apart(before)
+        self._before = before
         self._after: list[list[int]] = [[] for _ in units]
         for at, earlier in enumerate(before):
             for one in earlier:
@@ -119,6 +124,13 @@ class _List:
                 if not self._missing[later]:
                     heapq.heappush(ready, (-self._freed(later), later))
         return order
+
+    def depth_first(self) -> list[Step]:
+        """All steps depth first, each behind what leads to it; what begins early and waits for nothing is first here, too."""
+        sizes = [sum([self._tensors[value].bytes for value in writes]) for writes in self._writes]
+        order = depth_first_order(self._before, sizes)
+        order.sort(key=lambda at: not (self._begun_early[at] and not self._before[at]))
+        return [step for at in order for step in self._units[at]]
 
     def _freed(self, at: int) -> int:
         """Bytes that are free once a unit has run, less those that it takes; more than any where it begins early."""

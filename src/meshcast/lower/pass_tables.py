@@ -125,7 +125,7 @@ _MEMSETS = _Block(
 _ORDERED = _Block("launch order", "by memory; last, on the kernels that are left", block.order_launches)
 _LISTED = _Block(
     "list order",
-    "by XLA's list scheduler, where that takes less memory; on the other order, which it is compared with",
+    "by XLA's list scheduler or depth first, where that takes less memory; on the other order, which they are compared with",
     block.list_launches,
 )
 _LIBRARIES = "whose kernels run attention, and whether rows of products are padded; once no kernel is merged any more"
@@ -201,7 +201,19 @@ XLA_GPU = PassTable(
         *_SINGLE,
         _BUFFERS,
         _Block(
+            "computed updates",
+            "updates of slices that may be computed inside what reads them are passes over elements; on buffers, before fusion",
+            block.compute_updates,
+            block.has_any(OpKind.UPDATE),
+        ),
+        _Block(
             "fusion", "XLA:GPU's loop, input and row fusions and epilogues; on the ops that are left", block.fuse(GPU)
+        ),
+        _Block(
+            "settled updates",
+            "those that stayed kernels of their own are done in place; before their targets are looked at",
+            block.settle_updates,
+            lambda draft: bool(draft.updates),
         ),
         *_PLANNED,
     ),

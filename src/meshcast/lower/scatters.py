@@ -23,7 +23,7 @@ def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int,
         buffer: The value whose bytes a view shows.
     """
     scatters = {op.results[0]: op for op in ops if op.cost.kind is OpKind.SCATTER and len(op.results) == 1}
-    filled = _filled(ops)
+    filled = filled_values(ops)
     scatters = {v: op for v, op in scatters.items() if buffer.get(op.operands[0], op.operands[0]) in filled}
     readers = dict.fromkeys(scatters, 0)
     for op in ops:
@@ -34,32 +34,28 @@ def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int,
     return [_merged(op, scatters, readers, kept, buffer) for op in ops]
 
 
-def with_simple_indices(ops: Sequence[Op], buffer: Mapping[int, int], tensors: Sequence[Tensor]) -> list[Op]:
+def with_simple_indices(ops: Sequence[Op], tensors: Sequence[Tensor]) -> list[Op]:
     """The ops with gathers and scatters of one index as slices and updates.
 
     Args:
         ops: A block's ops in order.
-        buffer: The value whose bytes a view shows.
         tensors: Types of all values.
     """
-    filled = _filled(ops)
-    made = [_simple(op, tensors) if has_one_index(op) else op for op in ops]
-    return [_whole(op, tensors) if _updates_filled(op, filled, buffer) else op for op in made]
+    return [_simple(op, tensors) if has_one_index(op) else op for op in ops]
+
+
+def filled_values(ops: Sequence[Op]) -> set[int]:
+    """Values that are made of constants alone."""
+    filled: set[int] = set()
+    for op in ops:
+        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
+            filled.update(op.results)
+    return filled
 
 
 def has_one_index(op: Op) -> bool:
     """Whether an op is a gather or scatter with a single index."""
     return isinstance(op.cost.geometry, Indexed) and op.cost.geometry.count == 1 and len(op.results) == 1
-
-
-def _updates_filled(op: Op, filled: Set[int], buffer: Mapping[int, int]) -> bool:
-    target = op.operands[0] if op.cost.kind is OpKind.UPDATE else None
-    return target is not None and buffer.get(target, target) in filled
-
-
-def _whole(op: Op, tensors: Sequence[Tensor]) -> Op:
-    """An update as a pass over the whole of its result."""
-    return replace(op, cost=replace(op.cost, kind=OpKind.MOVE, written_bytes=tensors[op.results[0]].bytes))
 
 
 def _simple(op: Op, tensors: Sequence[Tensor]) -> Op:
@@ -72,15 +68,6 @@ def _simple(op: Op, tensors: Sequence[Tensor]) -> Op:
     sizes = (0, tensors[update].bytes, tensors[indices].bytes)
     cost = replace(cost, kind=OpKind.UPDATE, operand_bytes=sizes)
     return replace(op, name="stablehlo.dynamic_update_slice", cost=cost, operands=(target, update, indices))
-
-
-def _filled(ops: Sequence[Op]) -> set[int]:
-    """Values that are made of constants alone."""
-    filled: set[int] = set()
-    for op in ops:
-        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
-            filled.update(op.results)
-    return filled
 
 
 def _merged(

@@ -17,6 +17,7 @@ from itertools import groupby
 from meshcast.base import InputError
 from meshcast.lower.access import Member
 from meshcast.lower.compiler_facts import CompiledMemory
+from meshcast.lower.computed_updates import whole_update
 from meshcast.lower.fused_kernel import fused_kernel
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import (
@@ -162,14 +163,7 @@ class _Scheduled:
         for op, operands in members:
             targets = operands[: len(op.results)]
             if op.cost.kind in IN_PLACE and not (results.issuperset(op.results) and inside.isdisjoint(targets)):
-                whole = tuple(self._tensors[value].bytes for value in targets)
-                cost = replace(
-                    op.cost,
-                    kind=OpKind.MOVE if op.cost.kind is OpKind.UPDATE else op.cost.kind,
-                    operand_bytes=(*whole, *op.cost.operand_bytes[len(whole) :]),
-                    written_bytes=sum(self._tensors[value].bytes for value in op.results),
-                )
-                op = replace(op, cost=cost)
+                op = whole_update(op, self._tensors)
             made.append((op, operands))
         return made
 

@@ -6,7 +6,8 @@ XLA gives every call of a library a workspace as a further result, alive while t
  - cuDNN convolutions: what `lower/convolutions.py` pads there.
 A product whose K is split has its partial sums, and copies of its operands where K has no equal parts (`lower/splits.py`); a
 product of bytes that are not K-major has a transposed copy, a small vector-matrix product its single products.
-Sorts work on a copy.
+XLA's own sort works on its result; a stable one has the elements' places as a further result (stable_sort_expander.cc). CUB's
+needs a second array for each that it sorts, and sorts floats by keys of whole numbers, which are two more (sort_rewriter.cc).
 
 Whether a product goes to cuBLAS or stays XLA's own Triton kernel is found out by timing both. What the ground truth shows
 of it, and what is taken here: small products, few rows, and rows that are not a multiple of 16 bytes, stay with Triton; f32
@@ -20,8 +21,18 @@ from __future__ import annotations
 import math
 
 from meshcast.hardware import Device
-from meshcast.lower import SPLIT_TILE, Kernel, KernelKind, is_summed, is_tiny, padded_bytes, partial_bytes, split_parts
-from meshcast.workload import Attention, Convolution, Gemm, SortGeometry, element_bytes
+from meshcast.lower import (
+    SPLIT_TILE,
+    Kernel,
+    KernelKind,
+    is_summed,
+    is_tiny,
+    padded_bytes,
+    partial_bytes,
+    sorted_by_radix,
+    split_parts,
+)
+from meshcast.workload import DTYPE_BITS, Attention, Convolution, Gemm, SortGeometry, element_bytes
 
 WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
 WORKSPACE_BEFORE = 4 * 2**20
@@ -31,6 +42,7 @@ LARGE_RESULT = 16_000_000  # elements
 LONG_K, SHORT_K = 7000, 1000
 # Of these cuBLAS wins over Triton even with an epilogue, which then is a kernel of its own (all 25 of FNet's; an H200).
 SPLIT_FROM_EPILOGUE = "f32"
+_PLACE = 4  # bytes
 FILLED = 0.95  # share of the SMs that tiles keep busy
 
 
@@ -44,9 +56,16 @@ def scratch_bytes(kernel: Kernel, device: Device, *, tuned: bool = True) -> int:
         case Attention() as shape if shape.backward:
             rows = shape.batch * shape.heads * shape.q_len
             return 4 * rows * (shape.head_dim + 1)
-        case SortGeometry(top=None):
-            return kernel.written_bytes
+        case SortGeometry(top=None) as shape:
+            return _sort(kernel, shape)
     return 0
+
+
+def _sort(kernel: Kernel, shape: SortGeometry) -> int:
+    if not sorted_by_radix(shape, DTYPE_BITS.get(kernel.dtype, 32)):
+        return shape.stable * _PLACE * shape.length * shape.batch
+    of_floats = shape.operands == 1 and "f" in kernel.dtype
+    return kernel.written_bytes * (4 if of_floats else 1)  # both arrays twice where keys are made for them
 
 
 def is_library_call(kernel: Kernel, device: Device, *, tuned: bool = True) -> bool:

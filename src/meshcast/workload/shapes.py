@@ -22,7 +22,7 @@ class SortGeometry:
     """`batch` independent sorts of `length` elements, `operands` moved together; `top` for top-k.
 
     `minor`: along the dimension whose neighbours lie side by side. `radix`: by a library's radix sort, or not; None where the
-    program leaves it to the compiler.
+    program leaves it to the compiler. `stable`: equal keys stay in their order, and no operand says yet which that is.
     """
 
     length: int
@@ -31,6 +31,7 @@ class SortGeometry:
     top: int | None = None
     minor: bool = True
     radix: bool | None = None
+    stable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from meshcast.workload.graph import Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
-from meshcast.workload.rules.attributes import integer
+from meshcast.workload.rules.attributes import flag, integer
 from meshcast.workload.rules.costs import streamed
 from meshcast.workload.shapes import SortGeometry
 
@@ -30,6 +31,7 @@ def sort_along(reading: OpReading, dimension: int = -1, *, radix: bool | None = 
         operands=len(reading.operands),
         minor=dimension in (-1, len(operand.shape) - 1),
         radix=radix,
+        stable=flag(reading.op, "is_stable") and not any(map(_is_places, reading.op.operands)),
     )
     return streamed(
         reading,
@@ -37,6 +39,11 @@ def sort_along(reading: OpReading, dimension: int = -1, *, radix: bool | None = 
         vector_flops=operand.elements * _ceil_log2(operand.elements),
         geometry=geometry,
     )
+
+
+def _is_places(value: Any) -> bool:
+    """Whether a value numbers elements."""
+    return getattr(value.owner, "name", "") == "stablehlo.iota"
 
 
 def top_k(reading: OpReading) -> Cost:

@@ -18,7 +18,7 @@ from meshcast.tables import (
     eager_step,
     torchrec_launches,
 )
-from meshcast.tables.dense import DensePart, dense_part
+from meshcast.tables.dense import DensePart, dense_part, precision_named
 from meshcast.tables.dense_calls import written_step
 from meshcast.tables.issued import PARTS, EagerDense, Issued, work
 from meshcast.zoo import DenseLayers
@@ -92,9 +92,12 @@ def test_the_host_is_part_of_a_dense_part_unless_it_is_off() -> None:
     assert isinstance(off, DensePart)
 
 
-def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(UsageError, match="no precision 'f32'"):
-        dense_part(LAYERS, "h200", 64, dtype="f32")
+def test_precisions_have_the_names_that_people_write() -> None:
+    assert [precision_named(word) for word in ("f32", "FP32", "bf16", "half", "tf32")] == [
+        "float32", "float32", "bfloat16", "float16", "tf32",
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="no precision 'f64'"):
+        dense_part(LAYERS, "h200", 64, dtype="f64")
 
 
 def _of_torchrec(**more: int) -> list[Issued]:

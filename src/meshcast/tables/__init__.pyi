@@ -3,6 +3,7 @@ from meshcast.tables.answer import TablesQuestion as TablesQuestion
 from meshcast.tables.answer import plan_tables as plan_tables
 from meshcast.tables.answer import problem_of as problem_of
 from meshcast.tables.answer import table_rows as table_rows
+from meshcast.tables.as_prediction import prediction_json as prediction_json
 from meshcast.tables.bags import BagKernels as BagKernels
 from meshcast.tables.bags import BagParameters as BagParameters
 from meshcast.tables.batch_files import IndexBatch as IndexBatch
@@ -20,11 +21,15 @@ from meshcast.tables.issued import eager_step as eager_step
 from meshcast.tables.kernels import EmbeddingKernels as EmbeddingKernels
 from meshcast.tables.kernels import LookUpParameters as LookUpParameters
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters
+from meshcast.tables.kinds import RankKind as RankKind
+from meshcast.tables.kinds import RankKinds as RankKinds
 from meshcast.tables.placing import PlacedTable as PlacedTable
 from meshcast.tables.placing import ShardingProblem as ShardingProblem
 from meshcast.tables.plan_files import read_plan as read_plan
 from meshcast.tables.planner import FoundSharding as FoundSharding
 from meshcast.tables.planner import search as search
+from meshcast.tables.recommenders import SHIPPED as SHIPPED
+from meshcast.tables.recommenders import Recommender as Recommender
 from meshcast.tables.sharding import Sharding as Sharding
 from meshcast.tables.sharding import TrainerRanks as TrainerRanks
 from meshcast.tables.step import StepModel as StepModel

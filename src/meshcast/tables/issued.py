@@ -39,10 +39,12 @@ def work(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EagerDense:
-    """The launches of a dense part, in order, and the bytes that it holds at its worst moment."""
+    """The launches of a dense part, in order; the bytes that it holds at its worst moment, and what it computes and moves."""
 
     launches: tuple[Issued, ...]
     memory_bytes: float
+    flops: float = 0.0
+    hbm_bytes: float = 0.0
 
     def seconds(self, part: str) -> float:
         """The device's seconds of one part."""
@@ -86,7 +88,10 @@ def eager_dense(
         Issued(part=written.part_of(kernel.op), seconds=seconds, work=each, name=kernel.name)
         for kernel, seconds, each in found
     )
-    return EagerDense(launches=launches, memory_bytes=float(run.memory.peak))
+    moved = sum(count * (each.read_bytes + each.written_bytes) for each, count in run.lowered.schedule.walk())
+    return EagerDense(
+        launches=launches, memory_bytes=float(run.memory.peak), flops=run.lowered.workload.totals.flops, hbm_bytes=moved
+    )
 
 
 def eager_step(launches: Sequence[Issued], costs: CallCosts) -> EagerStep:

@@ -119,13 +119,18 @@ def loads(
         kernels: Seconds of look-ups and updates on the device.
         wire: Bytes of an element of a pooled row that is sent.
     """
-    rows_over = {"row": ranks.devices, "table-row": ranks.node, "grid": ranks.node}.get(sharding.way, 1)
+    rows_over = _rows_over(sharding, ranks)
     batch = ranks.batch if sharding.way == "data" else ranks.global_batch
     dim = table.dim // sharding.columns
     look_ups = batch * table.pooling
     hot = table.picked.hottest(1.0) if rows_over > 1 else 0.0
     shares = [hot + (1 - hot) / rows_over, (1 - hot) / rows_over] if hot * rows_over > 0.02 else [1 / rows_over]
     return [_load(table, sharding, kernels, wire, rows_over, dim, batch, look_ups * share) for share in shares]
+
+
+def _rows_over(sharding: Sharding, ranks: TrainerRanks) -> int:
+    """Ranks that a table's rows are spread over."""
+    return {"row": ranks.devices, "table-row": ranks.node, "grid": ranks.node}.get(sharding.way, 1)
 
 
 def _load(
@@ -161,6 +166,17 @@ def _work(table: EmbeddingTable, rows_over: int, dim: int, batch: int, look_ups:
         picked=table.picked.part(rows_over), dim=dim, element_bytes=table.element_bytes, look_ups=look_ups, bags=batch,
         spread=table.spread / rows_over, state_bytes=_state(table, dim), cached=table.cached,
     )  # fmt: skip
+
+
+def moved_bytes(table: EmbeddingTable, sharding: Sharding, ranks: TrainerRanks, kernels: EmbeddingKernels) -> float:
+    """Bytes that a shard's look-ups and update move out of and into memory: rows missed, pooled rows, and rows written."""
+    rows_over = _rows_over(sharding, ranks)
+    batch = ranks.batch if sharding.way == "data" else ranks.global_batch
+    moved = kernels.traffic(
+        _work(table, rows_over, table.dim // sharding.columns, batch, batch * table.pooling / rows_over)
+    )
+    looked_up = moved.missed * moved.row_bytes + 2 * moved.bags * moved.result_bytes
+    return float(looked_up + 2 * moved.different * (moved.row_bytes + moved.state_bytes))
 
 
 def longest_parts(

@@ -61,6 +61,10 @@ class ShardingProblem:
         return len(self.kinds.kinds) > 1
 
     @cached_property
+    def _kind_of(self) -> list[int]:
+        return [int(kind) for kind in self.kinds.of_rank]
+
+    @cached_property
     def options(self) -> list[list[Sharding]]:
         """Every table's ways."""
         return [list(shardings(each, self.ranks, most_data_bytes=self.most_data_bytes)) for each in self.tables]
@@ -108,14 +112,14 @@ class ShardingProblem:
         hot, other, reduced = self.shard(table, placed.sharding)
         if placed.sharding.way in ("table", "column"):
             for rank in placed.places:
-                load[:, rank] += sign * hot[:, self.kinds.of_rank[rank]]
+                load[:, rank] += sign * hot[:, self._kind_of[rank]]
         else:
             node = self.ranks.node
             wide = placed.sharding.way in ("row", "data")
             for start, count in [(0, self.ranks.devices)] if wide else [(p * node, node) for p in placed.places]:
                 load[:, start : start + count] += sign * self._on(other, start, count)
                 hottest = start + self._hot(table, count)
-                kind = self.kinds.of_rank[hottest]
+                kind = self._kind_of[hottest]
                 load[:, hottest] += sign * (hot[:, kind] - other[:, kind])
         return sign * reduced
 
@@ -124,9 +128,20 @@ class ShardingProblem:
         return zlib.crc32(self.tables[table].name.encode()) % ranks
 
     def loaded(self, plan: Sequence[PlacedTable]) -> tuple[Floats, float]:
-        """The loads of all ranks, and the bytes that all add up."""
-        load = np.zeros((LOADS, self.ranks.devices))
-        reduced = sum((self.put(load, table, placed) for table, placed in enumerate(plan)), 0.0)
+        """The loads of all ranks, and the bytes that all add up: whole tables and columns, most of a plan, at once."""
+        load, reduced = np.zeros((LOADS, self.ranks.devices)), 0.0
+        ranks: list[int] = []
+        parts: list[Floats] = []
+        for table, placed in enumerate(plan):
+            if placed.sharding.way in ("table", "column"):
+                hot, _, more = self.shard(table, placed.sharding)
+                ranks += placed.places
+                parts += [hot[:, self._kind_of[rank]] for rank in placed.places]
+                reduced += more
+            else:
+                reduced += self.put(load, table, placed)
+        if ranks:
+            np.add.at(load.T, ranks, np.array(parts))
         return load, reduced
 
     def judged(self, most: Floats, reduced: float) -> Floats:
@@ -151,15 +166,34 @@ class ShardingProblem:
         over = float(load[Load.MEMORY].max()) - self.memory_bytes
         return 1e6 + over if over > 0 else self.model.told(load, reduced, self.kinds).device_s
 
-    def best_spots(self, load: Floats, reduced: float, table: int, sharding: Sharding) -> PlacedTable:
-        """A sharding's shards, each where the step is shortest with it, and of equal places where the load is least."""
+    def best_spots(
+        self, load: Floats, reduced: float, table: int, sharding: Sharding
+    ) -> tuple[PlacedTable, float | None]:
+        """A sharding's shards, each where the step is shortest with it, and of equal places where the load is least.
+
+        With them the step's seconds, where there is one shard only, with which they were worked out.
+        """
         if self.spots(sharding) == 1:
-            return PlacedTable(
-                sharding=sharding, places=(0,) if sharding.way in ("table", "column", "table-row", "grid") else ()
-            )
+            whole = sharding.way in ("table", "column", "table-row", "grid")
+            return PlacedTable(sharding=sharding, places=(0,) if whole else ()), None
         seconds, tie = self._with_one(load, reduced, table, sharding)
+        if sharding.columns == 1:
+            level = np.round(seconds, 12)
+            shortest = np.flatnonzero(level == level.min())
+            spot = int(shortest[tie[shortest].argmin()])
+            return PlacedTable(sharding=sharding, places=(spot,)), float(seconds[spot])
         best = np.lexsort((tie, np.round(seconds, 12)))[: sharding.columns]
-        return PlacedTable(sharding=sharding, places=tuple(sorted(best.tolist())))
+        return PlacedTable(sharding=sharding, places=tuple(sorted(best.tolist()))), None
+
+    def work_in_all(self, table: int, placed: PlacedTable) -> float:
+        """Seconds of look-ups and updates that a placed table adds, over all of its ranks."""
+        hot, other, _ = self.shard(table, placed.sharding)
+        if placed.sharding.way in ("table", "column"):
+            return sum(
+                float(hot[Load.FORWARD : Load.BACKWARD + 1, self._kind_of[rank]].sum()) for rank in placed.places
+            )
+        ranks = self.ranks.devices if not placed.places else len(placed.places) * self.ranks.node
+        return ranks * float(other[Load.FORWARD : Load.BACKWARD + 1].mean(axis=1).sum())
 
     def _with_one(self, load: Floats, reduced: float, table: int, sharding: Sharding) -> tuple[Floats, Floats]:
         """Seconds of the step with one shard at each place, and how much of the largest loads that place then has."""

@@ -32,6 +32,7 @@ Plan = list[PlacedTable]
 TRIES, TRIES_A_TABLE = 4000, 200  # of one table in one way, beside the first pass over all tables
 WHOLE = Sharding(way="table")
 STARTS = 3
+MANY = 200  # tables, beyond which fewer plans of this kind are made: single tables matter less
 NO_FIT = 1e6  # seconds: steps of plans that do not fit take longer
 
 
@@ -86,7 +87,8 @@ def _mixed(problem: ShardingProblem) -> Iterator[Plan]:
     weights = [_weight(problem, table) for table in range(len(problem.tables))]
     order = sorted(range(len(weights)), key=lambda each: -weights[each])
     data, most = Sharding(way="data"), min(len(order), 4 * problem.ranks.devices)
-    counts = sorted({min(k, most) for k in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)})
+    every = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if len(order) <= MANY else (0, 4, 16, 64)
+    counts = sorted({min(k, most) for k in every})
     for heavy, cut, shared in itertools.product(counts, ("row", "column", "table-row"), (False, True)):
         if not heavy and cut != "row":
             continue
@@ -196,11 +198,12 @@ def _best(problem: ShardingProblem, load: Floats, reduced: float, table: int) ->
     """The way and place of one table with the shortest step; of equal ones that with the least work in all."""
     best: tuple[float, float, PlacedTable] | None = None
     for sharding in problem.options[table]:
-        placed = problem.best_spots(load, reduced, table, sharding)
-        trial = load.copy()
-        more = problem.put(trial, table, placed)
-        seconds = float(problem.judged(trial.max(axis=1, keepdims=True), reduced + more)[0])
-        work = float(trial[Load.FORWARD : Load.BACKWARD + 1].sum())
+        placed, known = problem.best_spots(load, reduced, table, sharding)
+        if known is None:
+            trial = load.copy()
+            more = problem.put(trial, table, placed)
+            known = float(problem.judged(trial.max(axis=1, keepdims=True), reduced + more)[0])
+        seconds, work = known, problem.work_in_all(table, placed)
         if best is None or (seconds * (1 + 1e-9), work) < (best[0], best[1]) or seconds < best[0] * (1 - 1e-9):
             best = (seconds, work, placed)
     assert best is not None

@@ -70,6 +70,16 @@ def test_bytes_of_every_way_are_those_of_its_definition() -> None:
     assert found["column/4"].memory_bytes < 0.3 * found["table"].memory_bytes
 
 
+def test_rows_that_are_not_pooled_are_sent_one_by_one() -> None:
+    table = EmbeddingTable(name="t", rows=1_000_000, dim=128, pooling=10, pooled=False)
+    ranks = TrainerRanks(devices=16, node=8, batch=100)
+    whole, row = (loads(table, Sharding(way=way), ranks, KERNELS, 2.0)[0] for way in ("table", "row"))
+    assert (whole.pooled_bytes, row.pooled_bytes) == pytest.approx((1600 * 10 * 256, 1600 * 10 * 256 / 16))
+    problem = _problem([table], 16, 100)
+    load, _ = problem.loaded([PlacedTable(sharding=Sharding(way="row"))])
+    assert load[Load.ROW].max() == 0.0 < load[Load.TABLE].min()  # no sums: an all-to-all
+
+
 def test_the_rank_with_the_hottest_row_has_its_look_ups_besides() -> None:
     table = EmbeddingTable(name="t", rows=10_000, dim=64, pooling=10, indices=parse_distribution("zipf:1.2"))
     hot, other = loads(table, Sharding(way="row"), TrainerRanks(devices=8, node=8, batch=128), KERNELS, 4.0)

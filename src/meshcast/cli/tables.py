@@ -84,7 +84,7 @@ def plan_command(
         str,
         typer.Option(
             "--model",
-            metavar="dlrm|dcnv2|two-tower|MODEL|none",
+            metavar="dlrm|dcnv2|two-tower|hstu|MODEL|none",
             help="Dense layers beside the tables; dlrm and dcnv2 are of MLPerf's sizes.",
         ),
     ] = "none",
@@ -140,11 +140,10 @@ def plan_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.hardware import parse_conditions
-    from meshcast.tables import TablesQuestion, plan_tables, read_tables
-    from meshcast.zoo import recommender_layers
+    from meshcast.tables import TablesQuestion, layers_for, plan_tables, read_tables
 
     tables = read_tables(source)
-    layers = None if model == "none" else recommender_layers(model, features=len(tables), dim=tables[0].dim)
+    layers = None if model == "none" else layers_for(model, tables)
     question = TablesQuestion(
         tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
         pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from meshcast.options import Options
 
 SETTINGS = {"batch": "65536", "precision": "float32", "wire": "f32"}
+_OF_SEQUENCES = {"dlrm-hstu": {"batch": "256", "precision": "bfloat16", "wire": "bf16"}}
 
 
 def shipped_tables(model: str, options: Options) -> str | None:
@@ -34,8 +35,7 @@ def predict_with_tables(model: str, source: str, options: Options, *, json: bool
     from meshcast.base import UsageError
     from meshcast.cli.app import emit_json
     from meshcast.cli.tables import print_plan
-    from meshcast.tables import TablesQuestion, plan_tables, prediction_json, read_tables
-    from meshcast.zoo import recommender_layers
+    from meshcast.tables import TablesQuestion, layers_for, plan_tables, prediction_json, read_tables
 
     said_too = {
         "--plan": options.program.plan is not None, "--mesh": bool(options.program.mesh), "--what-if": bool(options.what_if),
@@ -53,14 +53,14 @@ def predict_with_tables(model: str, source: str, options: Options, *, json: bool
         raise UsageError(
             f"no setting {unknown[0]!r} of a recommender with tables", where="--set", fix="one of " + ", ".join(known)
         )
-    said = known | settings
+    said = known | _OF_SEQUENCES.get(model, {}) | settings
     if not said["batch"].isdigit():
         raise UsageError(f"batch={said['batch']!r} is no count of samples", where="--set", fix="write batch=65536")
     found = read_tables(source)
     host = options.run.host
     question = TablesQuestion(
         tables=found, on=str(options.on), devices=options.devices, batch=int(said["batch"]), dtype=said["precision"],
-        layers=recommender_layers(model, features=len(found), dim=found[0].dim), wire=said["wire"],
+        layers=layers_for(model, found), wire=said["wire"],
         network=options.network.model, host="slow" if host in ("auto", "on") else host, conditions=options.network.conditions,
     )  # fmt: skip
     with patience(f"sharing out {len(found)} tables"):

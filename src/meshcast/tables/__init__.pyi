@@ -30,6 +30,7 @@ from meshcast.tables.planner import FoundSharding as FoundSharding
 from meshcast.tables.planner import search as search
 from meshcast.tables.recommenders import SHIPPED as SHIPPED
 from meshcast.tables.recommenders import Recommender as Recommender
+from meshcast.tables.recommenders import layers_for as layers_for
 from meshcast.tables.sharding import Sharding as Sharding
 from meshcast.tables.sharding import TrainerRanks as TrainerRanks
 from meshcast.tables.step import StepModel as StepModel

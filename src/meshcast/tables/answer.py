@@ -23,7 +23,7 @@ from meshcast.tables.table import EmbeddingTable
 from meshcast.tables.traffic import LookUps
 from meshcast.tables.wires import TableWires
 from meshcast.tables.words import element_named
-from meshcast.zoo import DenseLayers
+from meshcast.zoo import DenseLayers, SequenceLayers
 
 WIRES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "f8": 1.0}
 MEMORY_SHARE = 0.9  # of a device's: what allocators, communicators and the runtime leave
@@ -50,7 +50,7 @@ class TablesQuestion:
     on: str
     devices: int | None = None
     batch: int = 65536
-    layers: DenseLayers | None = None
+    layers: DenseLayers | SequenceLayers | None = None
     dtype: str = "float32"
     stack: str = "pytorch-eager"
     host: str = "slow"
@@ -168,8 +168,9 @@ def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[
     found = []
     for table in tables:
         work = LookUps(
-            picked=table.picked, dim=table.dim, element_bytes=table.element_bytes, look_ups=batch * table.pooling, bags=batch,
-            spread=table.spread, state_bytes=table.row_state_bytes, cached=table.cached,
+            picked=table.picked, dim=table.dim, element_bytes=table.element_bytes, look_ups=batch * table.pooling,
+            bags=table.bags(batch), spread=table.spread if table.pooled else 0.0,
+            state_bytes=table.row_state_bytes, cached=table.cached,
         )  # fmt: skip
         moved, host = kernels.traffic(work), kernels.from_host(work)
         forward = kernels.forward_call(kernels.forward(moved), kernels.forward_block(moved))

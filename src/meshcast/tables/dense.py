@@ -15,7 +15,7 @@ from meshcast.results import Prediction
 from meshcast.simulate import call_costs
 from meshcast.tables.issued import EagerDense, eager_dense, eager_step
 from meshcast.tables.table_launches import fused_launches
-from meshcast.zoo import DenseLayers, dense_programs
+from meshcast.zoo import DenseLayers, SequenceLayers, dense_programs, sequence_programs
 
 # Precisions of the dense layers, by every name that people write.
 PRECISIONS = {
@@ -64,7 +64,7 @@ class DensePart:
 
 
 def dense_part(
-    layers: DenseLayers,
+    layers: DenseLayers | SequenceLayers,
     on: str,
     batch: int,
     *,
@@ -77,22 +77,31 @@ def dense_part(
     By `pytorch-eager` its launches are those of eager PyTorch (`dense_calls`), and the host's time that of all of them and of
     the tables' own. By any other stack parts are differences of whole programs' time on the device, each predicted as any
     program is: the bottom layers alone, all layers forwards, and with their gradients; the optimizer is what training has
-    beyond these.
+    beyond these. Sequence models are always predicted so: their kernels are fused.
 
     Raises:
         InfeasibleError: It does not fit into the device's memory.
     """
     dtype = precision_named(dtype)
     gradients = 4.0 * sum(math.prod(each.shape) for each in jax.tree.leaves(layers.shapes("float32")))
-    if stack == "pytorch-eager":
+    if isinstance(layers, SequenceLayers):
+        if dtype not in ("bfloat16", "float16"):
+            raise UsageError(
+                f"fused attention in {dtype}", where="--precision", fix="bf16 or fp16, as its kernels are written for"
+            )
+        programs = sequence_programs(layers, batch, dtype)
+    elif stack == "pytorch-eager":
         return _eager_part(eager_dense(layers, on, batch, dtype), gradients, host)
+    else:
+        programs = dense_programs(layers, batch, "float32" if dtype == "tf32" else dtype)
     options = Options(on=on, lowering="modelled", levers=False)
     found = {
         name: predict(capture(function, *args, name=f"dense-{name}"), options, stack=stack)
-        for name, (function, args) in dense_programs(layers, batch, "float32" if dtype == "tf32" else dtype).items()
+        for name, (function, args) in programs.items()
     }
     bottom, below, forward, step, train = (
-        _busy(found[name], batch) for name in ("bottom", "bottom_step", "forward", "step", "train")
+        _busy(found[name], batch) if name in found else 0.0
+        for name in ("bottom", "bottom_step", "forward", "step", "train")
     )
     whole = found["train"]
     return DensePart(

@@ -142,6 +142,7 @@ def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> E
         dtype=_one_of(element_named(dtype), ELEMENT_BYTES, "dtype", where),
         optimizer=_one_of(_OPTIMIZERS.get(optimizer, optimizer.replace("_", "-")), STATE_BYTES, "optimizer", where),
         indices=_distribution(said.get("indices", "uniform"), where, folder),
+        pooled=_yes_or_no(said.get("pooled", True), "pooled", where),
         ways=_ways(said.get("ways", ()), where),
         cached=None if said.get("cached") is None else _number(said["cached"], "cached", 0.0, 1.0, where),
     )
@@ -169,6 +170,13 @@ def _ways(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(words, (list, tuple)):
         raise InputError(f"ways is {value!r}", where=where, fix="name some of " + ", ".join(WAYS))
     return tuple(way_named(str(word), where) for word in words)
+
+
+def _yes_or_no(value: Any, what: str, where: str) -> bool:
+    found = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(str(value).lower())
+    if found is None:
+        raise InputError(f"{what} is {value!r}", where=where, fix="write true or false")
+    return found
 
 
 def _one_of(value: str, known: Mapping[str, Any], what: str, where: str) -> str:

@@ -85,7 +85,7 @@ class ShardingProblem:
             for number, kind in enumerate(self.kinds.kinds):
                 found = loads(self.tables[table], sharding, self.ranks, kind.kernels, self.wire)
                 for column, load in ((hot, found[0]), (other, found[-1])):
-                    column[:, number] = _vector(load, sharding)
+                    column[:, number] = _vector(load, sharding, pooled=self.tables[table].pooled)
                     column[Load.FORWARD : Load.BACKWARD + 1, number] /= kind.speed
                     column[Load.MEMORY, number] *= self.memory_bytes / max(kind.memory_bytes, 1.0)
                 reduced = found[0].reduced_bytes
@@ -212,10 +212,11 @@ class ShardingProblem:
         return seconds, (with_it / np.maximum(most, 1e-30)[:, None]).sum(axis=0)
 
 
-def _vector(load: ShardLoad, sharding: Sharding) -> Floats:
+def _vector(load: ShardLoad, sharding: Sharding, *, pooled: bool) -> Floats:
     found = np.zeros(LOADS)
     found[Load.FORWARD], found[Load.BACKWARD] = load.forward_s, load.backward_s
     found[Load.INPUT], found[Load.MEMORY] = load.input_bytes, load.memory_bytes
     if sharding.way in _CARRIED_BY:
-        found[_CARRIED_BY[sharding.way]] = load.pooled_bytes
+        # Rows that are not pooled need no sums: an all-to-all carries them, whatever rank they are of.
+        found[_CARRIED_BY[sharding.way] if pooled else Load.TABLE] = load.pooled_bytes
     return found

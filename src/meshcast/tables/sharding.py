@@ -12,6 +12,9 @@ With `n` ranks in nodes of `g`, a global batch `B = n b`, pooling `L`, dimension
 - data: every rank has the table and looks its own samples up; gradients are dense, and all-reduced with those of the dense
   layers.
 
+Rows that are not pooled (sequence embeddings) are sent one by one: `B L D w` bytes, of which a rank that has a part of the
+rows sends its own, by all-to-all instead of a reduce-scatter.
+
 Backwards the same bytes go the other way. The rank that has the hottest row gets its look-ups on top of an even share.
 Source: https://docs.pytorch.org/torchrec/ (ShardingType), and "TorchRec: a PyTorch Domain Library for Recommendation
 Systems", RecSys 2022.
@@ -143,7 +146,10 @@ def _load(
     stored = float(rows * (dim * table.element_bytes + _state(table, dim)))
     if table.cached is not None:
         stored *= table.cached
-    results = 2 * batch * dim * 4  # pooled rows and their gradients
+    bags = table.bags(batch)
+    if not table.pooled and rows_over > 1:
+        bags = look_ups  # a rank has nothing to say of rows that are others'
+    results = 2 * bags * dim * 4  # pooled rows and their gradients
     if sharding.way == "data":
         dense = float(rows * dim * 4)
         return ShardLoad(
@@ -156,15 +162,16 @@ def _load(
         forward_s=float(kernels.forward(moved)) + host,
         backward_s=float(kernels.backward(moved)) + host,
         input_bytes=look_ups * INDEX_BYTES + batch * LENGTH_BYTES,
-        pooled_bytes=batch * dim * wire,
+        pooled_bytes=bags * dim * wire,
         memory_bytes=stored + results + look_ups * (INDEX_BYTES + SORT_BYTES),
     )
 
 
 def _work(table: EmbeddingTable, rows_over: int, dim: int, batch: int, look_ups: float) -> LookUps:
     return LookUps(
-        picked=table.picked.part(rows_over), dim=dim, element_bytes=table.element_bytes, look_ups=look_ups, bags=batch,
-        spread=table.spread / rows_over, state_bytes=_state(table, dim), cached=table.cached,
+        picked=table.picked.part(rows_over), dim=dim, element_bytes=table.element_bytes, look_ups=look_ups,
+        bags=batch if table.pooled else look_ups, spread=table.spread / rows_over if table.pooled else 0.0,
+        state_bytes=_state(table, dim), cached=table.cached,
     )  # fmt: skip
 
 

@@ -189,7 +189,8 @@ def print_plan(answer: TablesAnswer) -> None:
         f"{format_bytes(answer.memory_bytes[0])} on the fullest, {format_bytes(answer.memory_bytes[1])} on average",
     )
     instead = ", ".join(f"{name} {format_time(s) if s else 'does not fit'}" for name, s in answer.baselines.items())
-    told.add_row("instead of", instead)
+    if instead:
+        told.add_row("instead of", instead)
     if answer.against is not None:
         other = answer.against
         told.add_row(

@@ -18,6 +18,7 @@ from meshcast.tables.issued import EagerDense as EagerDense
 from meshcast.tables.issued import EagerStep as EagerStep
 from meshcast.tables.issued import eager_dense as eager_dense
 from meshcast.tables.issued import eager_step as eager_step
+from meshcast.tables.issued import layers_host_s as layers_host_s
 from meshcast.tables.kernels import EmbeddingKernels as EmbeddingKernels
 from meshcast.tables.kernels import LookUpParameters as LookUpParameters
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters

@@ -13,7 +13,7 @@ from itertools import groupby
 from meshcast.jobs import launch_seconds
 from meshcast.programs import eager_kernels, eager_program
 from meshcast.simulate import CallCosts, issued_step
-from meshcast.tables.dense_calls import written_step
+from meshcast.tables.dense_calls import written_layers, written_step
 from meshcast.zoo import DenseLayers
 
 Work = tuple[int, ...]  # counts of `workload.HOST_WORK`
@@ -92,6 +92,13 @@ def eager_dense(
     return EagerDense(
         launches=launches, memory_bytes=float(run.memory.peak), flops=run.lowered.workload.totals.flops, hbm_bytes=moved
     )
+
+
+def layers_host_s(widths: Sequence[int], batch: int, on: str, costs: CallCosts) -> float:
+    """Seconds of a host with such costs for a training step of dense layers alone."""
+    step = eager_program(written_layers(widths, batch)).on(on, stack="pytorch-eager").lowered.workload.step
+    assert step is not None
+    return issued_step([0.0] * len(step.host), step.host, costs)
 
 
 def eager_step(launches: Sequence[Issued], costs: CallCosts) -> EagerStep:

@@ -14,6 +14,7 @@ from meshcast.tables.distribution import Picked as Picked
 from meshcast.tables.distribution import parse_distribution as parse_distribution
 from meshcast.tables.files import list_names as list_names
 from meshcast.tables.files import read_tables as read_tables
+from meshcast.tables.issued import EAGER_GAP as EAGER_GAP
 from meshcast.tables.issued import EagerDense as EagerDense
 from meshcast.tables.issued import EagerStep as EagerStep
 from meshcast.tables.issued import eager_dense as eager_dense

@@ -4,6 +4,10 @@
 
 `queued` is a step with the host ahead (the device alone), `host` what the host takes, `step` one after another. `--rows` shows
 rows of the half that may be looked at, `--fit` leaves the other half out.
+
+Rows of `recommender_host.py` (data/measured/h200-embeddings/host.jsonl.gz) have the time of a reference step beside them: the
+host is as many times as fast as `--host slow` as that step is predicted longer with it than it was. Times are means of all
+rounds there: a host that changes its pace changes both alike.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import math
 import sys
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -30,6 +35,7 @@ from meshcast.tables import (
     batched_launches,
     eager_dense,
     eager_step,
+    layers_host_s,
     read_tables,
 )  # fmt: skip
 from meshcast.zoo import DenseLayers
@@ -60,13 +66,22 @@ def predicted(row: dict[str, Any]) -> EagerStep:
     bag = row["tables"] == "bag"
     whole = dense(row["model"], row["batch"], row["dim"], row["precision"], bag)
     tables = bag_launches(works, KERNELS) if bag else batched_launches(works, KERNELS)
-    return eager_step(whole.with_tables(list(tables)), call_costs("slow"))
+    costs = call_costs("slow")
+    if "probe_ms" in row:
+        costs = costs.scaled(1e-3 * row["probe_ms"] / reference_s())
+    return eager_step(whole.with_tables(list(tables)), costs)
+
+
+@cache
+def reference_s() -> float:
+    """The reference step of `recommender_host.py` on a slow host."""
+    return layers_host_s((13, 512, 256, 128, 1), 64, "h200", call_costs("slow"))
 
 
 def main() -> None:
     """Reads, predicts, tells."""
     lines = gzip.decompress(Path(sys.argv[1]).read_bytes()).splitlines()
-    rows = [row for row in map(json.loads, lines) if row["what"] == "step" and "step_ms" in row]
+    rows = [averaged(row) for row in map(json.loads, lines) if row["what"] == "step" and "step_ms" in row]
     halves = ("fit",) if "--fit" in sys.argv else ("apart", "fit")
     for half in halves:
         found = [(row, predicted(row)) for row in rows if row["half"] == half]
@@ -88,6 +103,15 @@ def main() -> None:
                     if row["tables"] == tables and precision in ("all", row["precision"])
                 ]  # fmt: skip
                 print(f"{half:6} {tables:8} {precision:9} {len(chosen):3}", *(told(chosen, n) for n in range(3)))
+
+
+def averaged(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with the means of its rounds, where it was measured in rounds."""
+    if "rounds" not in row:
+        return row
+    mean = {name: fmean(each[name] for each in row["rounds"]) for name in ("step", "host", "before", "after")}
+    probe = fmean((mean["before"], mean["after"]))
+    return row | {"step_ms": mean["step"], "host_ms": mean["host"], "probe_ms": probe}
 
 
 def pairs(step: EagerStep) -> list[tuple[str, str, float]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from meshcast.base import UsageError
 from meshcast.cli.app import app
 
 TABLES = (
@@ -86,9 +87,12 @@ def test_a_recommender_is_predicted_with_tables_that_are_given(file: str) -> Non
     words = ["predict", "two-tower", "--tables", file, "--on", "h200", "--devices", "1", "--set", "batch=512"]
     done = CliRunner().invoke(app, [*words, "--json"])
     found = json.loads(done.output)
-    assert (done.exit_code, found["model"], found["schema"]) == (0, "two-tower", "meshcast.tables-plan/1")
+    assert (done.exit_code, found["model"], found["schema"]) == (0, "two-tower", "meshcast.prediction/1")
     assert found["step_time_s"] == pytest.approx(found["host_s"])
     assert found["bound_by"] == "host"
+    assert sum(found["breakdown_s"].values()) == pytest.approx(found["step_time_s"])
+    assert found["memory_bytes"]["peak"] < found["memory_bytes"]["capacity"]
+    assert [each["table"] for each in found["plan"]] == ["user", "item", "place"]
     assert "bound by" in CliRunner().invoke(app, words).output
 
 
@@ -106,3 +110,51 @@ def test_what_no_recommender_has_is_refused(file: str, words: list[str], said: s
     done = CliRunner().invoke(app, ["predict", *words, "--tables", file, "--on", "h200"])
     assert done.exit_code == 2
     assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "tables"),
+    [
+        ("dlrm-criteo", ["--on", "dgx-h100", "--devices", "8"], "mlperf-dlrm"),
+        ("dcnv2-criteo", ["--on", "dgx-h100"], "mlperf-dcnv2"),
+        ("two-tower", ["--on", "h200", "--devices", "1"], "mlperf-dlrm"),
+        ("dlrm-criteo", ["--on", "h200"], None),
+        ("dlrm-criteo", ["--on", "dgx-h100", "--devices", "8", "--mesh", "data=8"], None),
+        ("dlrm-criteo", ["--on", "dgx-h100", "--devices", "8", "--set", "placement=row"], None),
+        ("gpt2-tiny", ["--on", "dgx-h100", "--devices", "8"], None),
+    ],
+)
+def test_a_recommender_on_several_devices_has_the_tables_that_are_shipped_for_it(
+    model: str, words: list[str], tables: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr("meshcast.cli.with_tables.predict_with_tables", lambda m, t, *_, **__: asked.append((m, t)))
+    monkeypatch.setattr("meshcast.jobs.predict", _refused)
+    done = CliRunner().invoke(app, ["predict", model, *words])
+    assert asked == ([(model, tables)] if tables else [])
+    assert ("a program" in done.output) == (tables is None)
+
+
+def _refused(*_: object) -> None:
+    raise UsageError("a program")
+
+
+def test_unlike_ranks_and_given_plans_are_timed(file: str, tmp_path: Path) -> None:
+    words = ["plan", file, "--devices", "8", "--batch", "8192", "--json"]
+    found = json.loads(_said(*words)[1])
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps([
+        {"table": each["table"], "sharding": each["sharding"], "ranks": each["places"]} for each in found["plan"]
+    ]))  # fmt: skip
+    again = json.loads(_said(*words, "--given", str(path))[1])
+    assert (again["plan"], again["step_time_s"]) == (found["plan"], found["step_time_s"])
+    slow = json.loads(_said(*words, "--given", str(path), "--slow", "0-7=0.5")[1])
+    assert slow["step_time_s"] > found["step_time_s"]
+
+
+def test_recommenders_are_among_the_models() -> None:
+    listed = json.loads(CliRunner().invoke(app, ["models", "--json"]).output)["models"]
+    assert {"dcnv2-criteo", "two-tower"} <= {each["name"] for each in listed}
+    shown = CliRunner().invoke(app, ["models", "two-tower"]).output
+    assert "--tables" in shown
+    assert "batch" in shown

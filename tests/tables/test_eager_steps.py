@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from meshcast.base import UsageError
@@ -11,17 +13,19 @@ from meshcast.tables import (
     BagKernels,
     Distribution,
     EmbeddingKernels,
+    EmbeddingTable,
     LookUps,
     bag_launches,
     batched_launches,
     eager_dense,
     eager_step,
+    layers_for,
     torchrec_launches,
 )
-from meshcast.tables.dense import DensePart, dense_part
+from meshcast.tables.dense import DensePart, dense_part, precision_named
 from meshcast.tables.dense_calls import written_step
 from meshcast.tables.issued import PARTS, EagerDense, Issued, work
-from meshcast.zoo import DenseLayers
+from meshcast.zoo import DenseLayers, SequenceLayers
 
 H200 = load_device("h200")
 LAYERS = DenseLayers(features=4, dim=16, bottom=(32, 16), top=(64, 1))
@@ -72,7 +76,7 @@ def test_one_kernel_looks_all_tables_up_or_one_each() -> None:
     works = _works(5)
     batched, bags = list(batched_launches(works, KERNELS)), list(bag_launches(works, KERNELS))
     assert [each.part for each in batched].count("look_up") == 1
-    assert [each.part for each in bags] == ["look_up"] * 5 + ["update"] * 5 + ["optimizer"] * 10
+    assert [each.part for each in bags] == ["look_up"] * 5 + ["update"] * 5 + ["optimizer"] * 5
 
 
 def test_a_bags_gradients_are_picked_by_a_block_each() -> None:
@@ -92,9 +96,12 @@ def test_the_host_is_part_of_a_dense_part_unless_it_is_off() -> None:
     assert isinstance(off, DensePart)
 
 
-def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(UsageError, match="no precision 'f32'"):
-        dense_part(LAYERS, "h200", 64, dtype="f32")
+def test_precisions_have_the_names_that_people_write() -> None:
+    assert [precision_named(word) for word in ("f32", "FP32", "bf16", "half", "tf32")] == [
+        "float32", "float32", "bfloat16", "float16", "tf32",
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="no precision 'f64'"):
+        dense_part(LAYERS, "h200", 64, dtype="f64")
 
 
 def _of_torchrec(**more: int) -> list[Issued]:
@@ -119,3 +126,22 @@ def test_torchrecs_calls_grow_with_ranks_parameters_and_kinds_of_sharding() -> N
     names = [each.name for each in _of_torchrec()]
     assert (names.count("all-to-all"), names.count("all-reduce")) == (5, 3)
     assert sum(each.work[-1] for each in _of_torchrec()) == 1  # sizes are read by the host
+
+
+def test_a_sequence_models_layers_are_predicted_on_as_many_rows_as_its_longest_table_gives() -> None:
+    tables = (
+        EmbeddingTable(name="item", rows=1000, dim=64, pooling=128, pooled=False),
+        EmbeddingTable(name="user", rows=1000, dim=64, pooled=False),
+    )
+    layers = layers_for("dlrm-hstu", tables)
+    assert isinstance(layers, SequenceLayers)
+    assert (layers.tokens, layers.dim) == (128, 64)
+    small = replace(layers, layers=1, heads=2, head=32)
+    part = dense_part(small, "h200", 4, dtype="bf16")
+    weights = 64 * 4 * 64 + 4 * 64 + 3 * 64 * 64 + 2 * 64 + 2 * 64 + 64 * 512 + 512 + 512 + 1
+    assert part.gradient_bytes == 4 * weights
+    assert part.bottom_forward_s == part.bottom_backward_s == 0.0 < part.forward_s < part.backward_s
+    with pytest.raises(UsageError, match="fused attention in float32"):
+        dense_part(small, "h200", 4, dtype="fp32")
+    with pytest.raises(UsageError, match="all pooled"):
+        layers_for("hstu", tuple(replace(each, pooled=True) for each in tables))

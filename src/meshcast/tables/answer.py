@@ -9,19 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.base import InfeasibleError, UnsupportedError, UsageError, format_bytes
-from meshcast.hardware import Cluster, Device, resolve
+from meshcast.base import InfeasibleError, UsageError, format_bytes
+from meshcast.hardware import HEALTHY, Cluster, Conditions, resolve
 from meshcast.tables.dense import DensePart, dense_part
 from meshcast.tables.kernels import EmbeddingKernels
+from meshcast.tables.kinds import devices_of, gpu_of, rank_kinds
 from meshcast.tables.placing import PlacedTable, ShardingProblem
 from meshcast.tables.plan_files import read_plan
-from meshcast.tables.planner import NO_FIT, search
+from meshcast.tables.planner import NO_FIT, search, timed
 from meshcast.tables.sharding import TrainerRanks, longest_parts
 from meshcast.tables.step import Load, StepModel, StepTime
 from meshcast.tables.table import EmbeddingTable
 from meshcast.tables.traffic import LookUps
 from meshcast.tables.wires import TableWires
-from meshcast.zoo import DenseLayers
+from meshcast.tables.words import element_named
+from meshcast.zoo import DenseLayers, SequenceLayers
 
 WIRES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "f8": 1.0}
 MEMORY_SHARE = 0.9  # of a device's: what allocators, communicators and the runtime leave
@@ -40,13 +42,15 @@ class TablesQuestion:
         pipelined: Whether indices of the next batch travel meanwhile.
         memory_share: Share of a device's memory that tables and the dense part may take.
         against: The file of a plan that somebody else made, to be timed beside ours.
+        given: The file of a plan to be timed instead of searching for one.
+        conditions: Devices of another kind or speed, and links that are not at their full rate.
     """
 
     tables: tuple[EmbeddingTable, ...]
     on: str
     devices: int | None = None
     batch: int = 65536
-    layers: DenseLayers | None = None
+    layers: DenseLayers | SequenceLayers | None = None
     dtype: str = "float32"
     stack: str = "pytorch-eager"
     host: str = "slow"
@@ -55,6 +59,8 @@ class TablesQuestion:
     pipelined: bool = True
     memory_share: float = MEMORY_SHARE
     against: Path | None = None
+    given: Path | None = None
+    conditions: Conditions = HEALTHY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,16 +130,21 @@ def plan_tables(question: TablesQuestion) -> TablesAnswer:
     started = time.perf_counter()
     problem = problem_of(question)
     other = read_plan(question.against, question.tables, problem.ranks) if question.against is not None else None
-    found = search(problem)
+    found = (
+        search(problem) if question.given is None
+        else timed(problem, read_plan(question.given, question.tables, problem.ranks))
+    )  # fmt: skip
+    load, _ = problem.loaded(found.plan)
+    held = problem.bytes_held(load)
     if not found.fits:
-        load, _ = problem.loaded(found.plan)
+        fullest = int(load[Load.MEMORY].argmax())
+        has = problem.kinds.kinds[problem.kinds.of_rank[fullest]].memory_bytes
         raise InfeasibleError(
-            f"the tables take {format_bytes(float(load[Load.MEMORY].max()))} on the fullest of {problem.ranks.devices} devices "
-            f"at least, of {format_bytes(problem.memory_bytes)} that they have",
+            f"the tables take {format_bytes(float(held[fullest]))} on the fullest of {problem.ranks.devices} devices "
+            f"at least, of {format_bytes(has)} that they have",
             where="--devices",
             fix="take more devices, a smaller batch, 2-byte tables, or `cached` to keep a share of the rows on the device",
         )
-    load, reduced = problem.loaded(found.plan)
     dense = problem.model.dense.memory_bytes
     host = problem.model.dense.host_s
     baselines = {
@@ -143,22 +154,23 @@ def plan_tables(question: TablesQuestion) -> TablesAnswer:
         question=question,
         problem=problem,
         plan=found.plan,
-        step=problem.model.told(load, reduced),
+        step=problem.told(found.plan),
         baselines=baselines,
-        memory_bytes=(float(load[Load.MEMORY].max()) + dense, float(np.mean(load[Load.MEMORY])) + dense),
+        memory_bytes=(float(held.max()) + dense, float(np.mean(held)) + dense),
         seconds=time.perf_counter() - started,
-        against=problem.model.told(*problem.loaded(other)) if other is not None else None,
+        against=problem.told(other) if other is not None else None,
     )
 
 
 def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[dict[str, Any]]:
     """What a batch does with every table, each alone on one device: one JSON object a table."""
-    kernels = EmbeddingKernels(device=_gpu(resolve(on)))
+    kernels = EmbeddingKernels(device=gpu_of(resolve(on).device))
     found = []
     for table in tables:
         work = LookUps(
-            picked=table.picked, dim=table.dim, element_bytes=table.element_bytes, look_ups=batch * table.pooling, bags=batch,
-            spread=table.spread, state_bytes=table.row_state_bytes, cached=table.cached,
+            picked=table.picked, dim=table.dim, element_bytes=table.element_bytes, look_ups=batch * table.pooling,
+            bags=table.bags(batch), spread=table.spread if table.pooled else 0.0,
+            state_bytes=table.row_state_bytes, cached=table.cached,
         )  # fmt: skip
         moved, host = kernels.traffic(work), kernels.from_host(work)
         forward = kernels.forward_call(kernels.forward(moved), kernels.forward_block(moved))
@@ -175,43 +187,33 @@ def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[
 def problem_of(question: TablesQuestion) -> ShardingProblem:
     """What a planner works on."""
     cluster = resolve(question.on)
-    device = _gpu(cluster)
+    kernels = EmbeddingKernels(device=gpu_of(cluster.device))
     ranks = _ranks(question, cluster)
-    if question.wire not in WIRES:
+    if (wire := element_named(question.wire)) not in WIRES:
         raise UsageError(f"no wire precision {question.wire!r}", where="--wire", fix="one of " + ", ".join(WIRES))
-    kernels = EmbeddingKernels(device=device)
-    dense = DensePart()
-    if question.layers is not None:
-        dense = dense_part(
-            question.layers,
-            cluster.device.name,
-            ranks.batch,
-            dtype=question.dtype,
-            stack=question.stack,
-            host=question.host,
+    each = devices_of(cluster, ranks.devices, question.conditions)
+    parts = {
+        name: DensePart() if question.layers is None
+        else dense_part(
+            question.layers, name, ranks.batch, dtype=question.dtype, stack=question.stack, host=question.host
         )
+        for name in dict.fromkeys(device.name for device, _ in each)
+    }  # fmt: skip
+    kinds = rank_kinds(each, parts, question.memory_share)
     block, chain = longest_parts(question.tables, ranks, kernels)
     model = StepModel(
-        wires=TableWires(cluster, ranks, question.network), dense=dense, kernels=kernels, block_s=block, chain_s=chain,
-        pipelined=question.pipelined,
+        wires=TableWires(cluster, ranks, question.network, question.conditions), dense=kinds.slowest_dense, kernels=kernels,
+        block_s=block, chain_s=chain, pipelined=question.pipelined,
     )  # fmt: skip
     return ShardingProblem(
         tables=question.tables,
         ranks=ranks,
         kernels=kernels,
         model=model,
-        memory_bytes=question.memory_share * cluster.device.memory_bytes - dense.memory_bytes,
-        wire=WIRES[question.wire],
+        memory_bytes=kinds.kinds[0].memory_bytes,
+        wire=WIRES[wire],
+        unlike=kinds,
     )
-
-
-def _gpu(cluster: Cluster) -> Device:
-    if cluster.device.kind != "gpu":
-        raise UnsupportedError(
-            f"look-ups of tables are modelled on GPUs, and {cluster.device.name} is a {cluster.device.kind}", where="--on",
-            fix="name a GPU or a cluster of GPUs, e.g. dgx-h100",
-        )  # fmt: skip
-    return cluster.device
 
 
 def _ranks(question: TablesQuestion, cluster: Cluster) -> TrainerRanks:

@@ -4,12 +4,12 @@
   1,024 blocks of eight warps at a time: SM cycles a warp and a row of it, the chain of loads of one warp, which waits for an
   index and then for its row, and what HBM moves, one after another.
 - Gradients of indices are picked from their bags' by a block each (`index_select`): cycles a block, beside what they move.
-- SGD scales them (a stream) and adds them to their rows by atomics (`index_add_`): cycles an element, and of the hottest row
-  one after another.
+- SGD adds them, scaled, to their rows by atomics (`index_add_`): cycles an element, or those of the hottest row one after
+  another where these take longer.
 
 Fitted on one half of the `bag` rows of `data/measured/h200-embeddings` (`benchmarks/embedding_fit.py`), the atomics on a
-profile of that half's whole steps (`benchmarks/recommender_profile.py`: 32 us for 32,768 rows of 128 columns, 138 us where a
-third of them are one row); other GPUs follow by their cores, clock and bandwidth.
+profile of that half's whole steps (`benchmarks/recommender_profile.py`: 33 us for 32,768 rows of 128 columns, 84 us where half
+of them are one row); other GPUs follow by their cores, clock and bandwidth.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class BagParameters:
     pick_start_s: float = 2.49e-6
     pick_cycles: float = 158.0
     add_cycles: float = 1.75
-    again_cycles: float = 6.5
-    again_element_cycles: float = 0.082
+    again_cycles: float = 8.0
+    again_element_cycles: float = 0.017
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +75,11 @@ class BagKernels:
         p = self.parameters
         return p.pick_start_s + np.maximum(t.look_ups * p.pick_cycles / self.kernels.cycles, self._streamed(t))
 
-    def scaled(self, t: Traffic) -> Any:
-        """Seconds of scaling the gradients."""
-        return self.parameters.pick_start_s + self._streamed(t)
-
     def added(self, t: Traffic) -> Any:
         """Seconds of adding the gradients to their rows."""
         p = self.parameters
         again = t.hottest * (p.again_cycles + p.again_element_cycles * t.dim) / self.kernels.device.clock_hz
-        return p.pick_start_s + t.look_ups * t.dim * p.add_cycles / self.kernels.cycles + again
+        return p.pick_start_s + np.maximum(t.look_ups * t.dim * p.add_cycles / self.kernels.cycles, again)
 
     def _streamed(self, t: Traffic) -> Any:
         """Gradients read and written once."""

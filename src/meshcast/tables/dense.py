@@ -15,9 +15,15 @@ from meshcast.results import Prediction
 from meshcast.simulate import call_costs
 from meshcast.tables.issued import EagerDense, eager_dense, eager_step
 from meshcast.tables.table_launches import fused_launches
-from meshcast.zoo import DenseLayers, dense_programs
+from meshcast.zoo import DenseLayers, SequenceLayers, dense_programs, sequence_programs
 
-PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+# Precisions of the dense layers, by every name that people write.
+PRECISIONS = {
+    "float32": ("fp32", "f32"),
+    "tf32": ("tensorfloat32",),
+    "bfloat16": ("bf16",),
+    "float16": ("fp16", "f16", "half"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,9 @@ class DensePart:
         host_s: Seconds in which the host issues a step, with its tables.
         gradient_bytes: Bytes that are all-reduced.
         memory_bytes: Bytes of its parameters, gradients, optimizer state and what is kept between the passes.
+        flops: That it computes.
+        hbm_bytes: That its kernels move.
+        kernels: Launches of a step, with those of the tables.
     """
 
     bottom_forward_s: float = 0.0
@@ -43,6 +52,9 @@ class DensePart:
     host_s: float = 0.0
     gradient_bytes: float = 0.0
     memory_bytes: float = 0.0
+    flops: float = 0.0
+    hbm_bytes: float = 0.0
+    kernels: int = 0
 
     @property
     def seconds(self) -> float:
@@ -52,7 +64,7 @@ class DensePart:
 
 
 def dense_part(
-    layers: DenseLayers,
+    layers: DenseLayers | SequenceLayers,
     on: str,
     batch: int,
     *,
@@ -65,23 +77,31 @@ def dense_part(
     By `pytorch-eager` its launches are those of eager PyTorch (`dense_calls`), and the host's time that of all of them and of
     the tables' own. By any other stack parts are differences of whole programs' time on the device, each predicted as any
     program is: the bottom layers alone, all layers forwards, and with their gradients; the optimizer is what training has
-    beyond these.
+    beyond these. Sequence models are always predicted so: their kernels are fused.
 
     Raises:
         InfeasibleError: It does not fit into the device's memory.
     """
-    if dtype not in PRECISIONS:
-        raise UsageError(f"no precision {dtype!r}", where="--precision", fix="one of " + ", ".join(PRECISIONS))
+    dtype = precision_named(dtype)
     gradients = 4.0 * sum(math.prod(each.shape) for each in jax.tree.leaves(layers.shapes("float32")))
-    if stack == "pytorch-eager":
+    if isinstance(layers, SequenceLayers):
+        if dtype not in ("bfloat16", "float16"):
+            raise UsageError(
+                f"fused attention in {dtype}", where="--precision", fix="bf16 or fp16, as its kernels are written for"
+            )
+        programs = sequence_programs(layers, batch, dtype)
+    elif stack == "pytorch-eager":
         return _eager_part(eager_dense(layers, on, batch, dtype), gradients, host)
+    else:
+        programs = dense_programs(layers, batch, "float32" if dtype == "tf32" else dtype)
     options = Options(on=on, lowering="modelled", levers=False)
     found = {
         name: predict(capture(function, *args, name=f"dense-{name}"), options, stack=stack)
-        for name, (function, args) in dense_programs(layers, batch, "float32" if dtype == "tf32" else dtype).items()
+        for name, (function, args) in programs.items()
     }
     bottom, below, forward, step, train = (
-        _busy(found[name], batch) for name in ("bottom", "bottom_step", "forward", "step", "train")
+        _busy(found[name], batch) if name in found else 0.0
+        for name in ("bottom", "bottom_step", "forward", "step", "train")
     )
     whole = found["train"]
     return DensePart(
@@ -93,7 +113,26 @@ def dense_part(
         host_s=(whole.step_time_s or 0.0) if train < 0.95 * (whole.step_time_s or 0.0) else 0.0,
         gradient_bytes=gradients,
         memory_bytes=float(whole.memory.peak),
+        flops=whole.flops,
+        hbm_bytes=whole.hbm_bytes,
+        kernels=whole.kernels,
     )
+
+
+def precision_named(text: str, where: str = "--precision") -> str:
+    """The full name of a precision.
+
+    Raises:
+        UsageError: There is no such precision.
+    """
+    word = text.strip().lower()
+    for name, short in PRECISIONS.items():
+        if word == name or word in short:
+            return name
+    raise UsageError(
+        f"no precision {text!r}", where=where,
+        fix="one of " + ", ".join("/".join((name, *short[:1])) for name, short in PRECISIONS.items()),
+    )  # fmt: skip
 
 
 def _eager_part(dense: EagerDense, gradients: float, host: str) -> DensePart:
@@ -107,6 +146,9 @@ def _eager_part(dense: EagerDense, gradients: float, host: str) -> DensePart:
         host_s=0.0 if host == "off" else eager_step(launches, call_costs(host)).host_s,
         gradient_bytes=gradients,
         memory_bytes=dense.memory_bytes,
+        flops=dense.flops,
+        hbm_bytes=dense.hbm_bytes,
+        kernels=len(launches),
     )
 
 

@@ -14,6 +14,12 @@ from meshcast.tables.layer_calls import EagerLayers, WrittenLinear
 from meshcast.zoo import DenseLayers
 
 ZERO_GRAD = 20  # gradients let go of by Python, as views that take the host as long (0.2 ms in a profile of such steps)
+# A backward pass, as views that take the host as long: autograd's engine hands over to its thread and back. By steps of dense
+# layers alone beside whole ones on the same host (`benchmarks/recommender_host.py`, the half that may be looked at).
+ENGINE = 33
+# Operators inside of an `index_put` that sums up (`ATen/native/cuda/Indexing.cu`), beside its own call: remainders, products and
+# sums of indices, ranges, a division, and as many reshapes and empty results; counted in a profile of such steps, as views.
+INDEXED = 26
 HALVES = {"bfloat16": "bfloat16", "float16": "float16"}
 
 
@@ -122,6 +128,19 @@ def written_step(
     return WrittenStep(recording=recording, starts=starts)
 
 
+def written_layers(widths: Sequence[int], batch: int) -> Recording:
+    """A training step of dense layers alone, in fp32: what `benchmarks/recommender_host.py` tells a host's speed by."""
+    calls = CallWriter()
+    write = EagerLayers(calls, half=None, tf32=False)
+    layers = _Stack(write, widths, last=False)
+    x, labels = calls.tensor(batch, widths[0], held="input"), calls.tensor(batch, held="input")
+    calls.nothing("zero_grad", ZERO_GRAD)
+    gradient = _loss(calls, layers.forward(x), labels)
+    layers.back(gradient, needed=False)
+    write.adagrad()
+    return calls.recording(*(each.weight for each in write.linears), label="layers")
+
+
 def _written_towers(layers: DenseLayers, write: EagerLayers, batch: int, *, stacked: bool, lists: bool) -> WrittenStep:
     """Two towers over the halves of the tables; what they give is multiplied, summed up, and judged as a click."""
     calls, starts = write.calls, {}
@@ -199,6 +218,7 @@ def _loss(calls: CallWriter, click: View, labels: View) -> View:
     every = calls.alike("sub", part, logs)
     mean = calls.new("mean", [every])
     calls.phase = "backward"
+    calls.nothing("engine", ENGINE)
     calls.alike("ones_like", mean)
     chances = calls.alike("sigmoid", logits)
     off = calls.alike("sub", chances, labels)
@@ -236,6 +256,7 @@ class _Pairs:
         dense = calls.look("slice", gradient, (batch, dim), (read, 1))
         picked = calls.look("slice", gradient, (batch, self.count), (read, 1), dim)
         empty = calls.new("new_zeros", [], batch, count, count, dtype=gradient.dtype)
+        calls.nothing("indices", INDEXED)
         products = calls.call("index_put", [empty, self.first, self.second, picked], [empty], accumulate=True)
         first = calls.new("select_backward", [dense], batch, count, dim)
         calls.nothing("transpose")

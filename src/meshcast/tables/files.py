@@ -22,7 +22,7 @@ from meshcast.base import InputError, UsageError, json_value, nearest
 from meshcast.tables.batch_files import sampled
 from meshcast.tables.distribution import Distribution, parse_distribution
 from meshcast.tables.table import ELEMENT_BYTES, STATE_BYTES, EmbeddingTable
-from meshcast.tables.words import WAYS, way_named
+from meshcast.tables.words import WAYS, element_named, way_named
 
 MOST_TABLES = 100_000
 MOST_ROWS = 10**13
@@ -32,15 +32,6 @@ _OTHER_NAMES = {
     "pooling_factors": "pooling", "sharding_types": "ways", "cache_load_factor": "cached", "zipf": "indices",
 }  # fmt: skip
 _IGNORED = {"feature_names", "num_poolings", "batch_sizes", "compute_kernels", "weight_init_max", "weight_init_min"}
-_DTYPES = {
-    "fp32": "f32",
-    "float32": "f32",
-    "fp16": "f16",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "fp8": "f8",
-    "int8": "i8",
-}
 _OPTIMIZERS = {
     "exact_row_wise_adagrad": "rowwise-adagrad",
     "row_wise_adagrad": "rowwise-adagrad",
@@ -140,7 +131,7 @@ def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> E
     if missing := {"rows", "dim"} - set(said):
         raise InputError(f"no {' and no '.join(sorted(missing))}", where=where, fix="every table has rows and dim")
     pooling, spread = _pooling(said.get("pooling", 1.0), said.get("spread", 0.0), where)
-    dtype = str(said.get("dtype", "f32")).lower()
+    dtype = str(said.get("dtype", "f32"))
     optimizer = str(said.get("optimizer", "rowwise-adagrad")).lower()
     return EmbeddingTable(
         name=str(said.get("name", f"table_{number}")),
@@ -148,9 +139,10 @@ def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> E
         dim=_whole(said["dim"], "dim", 65536, where),
         pooling=pooling,
         spread=spread,
-        dtype=_one_of(_DTYPES.get(dtype, dtype), ELEMENT_BYTES, "dtype", where),
+        dtype=_one_of(element_named(dtype), ELEMENT_BYTES, "dtype", where),
         optimizer=_one_of(_OPTIMIZERS.get(optimizer, optimizer.replace("_", "-")), STATE_BYTES, "optimizer", where),
         indices=_distribution(said.get("indices", "uniform"), where, folder),
+        pooled=_yes_or_no(said.get("pooled", True), "pooled", where),
         ways=_ways(said.get("ways", ()), where),
         cached=None if said.get("cached") is None else _number(said["cached"], "cached", 0.0, 1.0, where),
     )
@@ -178,6 +170,13 @@ def _ways(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(words, (list, tuple)):
         raise InputError(f"ways is {value!r}", where=where, fix="name some of " + ", ".join(WAYS))
     return tuple(way_named(str(word), where) for word in words)
+
+
+def _yes_or_no(value: Any, what: str, where: str) -> bool:
+    found = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(str(value).lower())
+    if found is None:
+        raise InputError(f"{what} is {value!r}", where=where, fix="write true or false")
+    return found
 
 
 def _one_of(value: str, known: Mapping[str, Any], what: str, where: str) -> str:

@@ -13,8 +13,13 @@ from itertools import groupby
 from meshcast.jobs import launch_seconds
 from meshcast.programs import eager_kernels, eager_program
 from meshcast.simulate import CallCosts, issued_step
-from meshcast.tables.dense_calls import written_step
+from meshcast.tables.dense_calls import written_layers, written_step
 from meshcast.zoo import DenseLayers
+
+# Between two launches of a queue that PyTorch fills, in launch latencies beside the pause that any launch outside of a graph has:
+# steps with the host ahead take 1.15 us a launch longer than their kernels on an H200 (`profile.jsonl.gz` and `host.jsonl.gz` of
+# data/measured/h200-embeddings, the half that may be looked at), of which 0.5 us are that pause.
+EAGER_GAP = 0.55
 
 Work = tuple[int, ...]  # counts of `workload.HOST_WORK`
 
@@ -39,10 +44,12 @@ def work(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EagerDense:
-    """The launches of a dense part, in order, and the bytes that it holds at its worst moment."""
+    """The launches of a dense part, in order; the bytes that it holds at its worst moment, and what it computes and moves."""
 
     launches: tuple[Issued, ...]
     memory_bytes: float
+    flops: float = 0.0
+    hbm_bytes: float = 0.0
 
     def seconds(self, part: str) -> float:
         """The device's seconds of one part."""
@@ -82,11 +89,22 @@ def eager_dense(
     step = run.lowered.workload.step
     assert step is not None
     found = zip(kernels, launch_seconds(run, step), step.host, strict=True)
+    gap = EAGER_GAP * run.device.launch_latency_s
     launches = tuple(
-        Issued(part=written.part_of(kernel.op), seconds=seconds, work=each, name=kernel.name)
+        Issued(part=written.part_of(kernel.op), seconds=seconds + gap, work=each, name=kernel.name)
         for kernel, seconds, each in found
     )
-    return EagerDense(launches=launches, memory_bytes=float(run.memory.peak))
+    moved = sum(count * (each.read_bytes + each.written_bytes) for each, count in run.lowered.schedule.walk())
+    return EagerDense(
+        launches=launches, memory_bytes=float(run.memory.peak), flops=run.lowered.workload.totals.flops, hbm_bytes=moved
+    )
+
+
+def layers_host_s(widths: Sequence[int], batch: int, on: str, costs: CallCosts) -> float:
+    """Seconds of a host with such costs for a training step of dense layers alone."""
+    step = eager_program(written_layers(widths, batch)).on(on, stack="pytorch-eager").lowered.workload.step
+    assert step is not None
+    return issued_step([0.0] * len(step.host), step.host, costs)
 
 
 def eager_step(launches: Sequence[Issued], costs: CallCosts) -> EagerStep:

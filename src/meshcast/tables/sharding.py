@@ -12,6 +12,9 @@ With `n` ranks in nodes of `g`, a global batch `B = n b`, pooling `L`, dimension
 - data: every rank has the table and looks its own samples up; gradients are dense, and all-reduced with those of the dense
   layers.
 
+Rows that are not pooled (sequence embeddings) are sent one by one: `B L D w` bytes, of which a rank that has a part of the
+rows sends its own, by all-to-all instead of a reduce-scatter.
+
 Backwards the same bytes go the other way. The rank that has the hottest row gets its look-ups on top of an even share.
 Source: https://docs.pytorch.org/torchrec/ (ShardingType), and "TorchRec: a PyTorch Domain Library for Recommendation
 Systems", RecSys 2022.
@@ -119,13 +122,18 @@ def loads(
         kernels: Seconds of look-ups and updates on the device.
         wire: Bytes of an element of a pooled row that is sent.
     """
-    rows_over = {"row": ranks.devices, "table-row": ranks.node, "grid": ranks.node}.get(sharding.way, 1)
+    rows_over = _rows_over(sharding, ranks)
     batch = ranks.batch if sharding.way == "data" else ranks.global_batch
     dim = table.dim // sharding.columns
     look_ups = batch * table.pooling
     hot = table.picked.hottest(1.0) if rows_over > 1 else 0.0
     shares = [hot + (1 - hot) / rows_over, (1 - hot) / rows_over] if hot * rows_over > 0.02 else [1 / rows_over]
     return [_load(table, sharding, kernels, wire, rows_over, dim, batch, look_ups * share) for share in shares]
+
+
+def _rows_over(sharding: Sharding, ranks: TrainerRanks) -> int:
+    """Ranks that a table's rows are spread over."""
+    return {"row": ranks.devices, "table-row": ranks.node, "grid": ranks.node}.get(sharding.way, 1)
 
 
 def _load(
@@ -138,7 +146,10 @@ def _load(
     stored = float(rows * (dim * table.element_bytes + _state(table, dim)))
     if table.cached is not None:
         stored *= table.cached
-    results = 2 * batch * dim * 4  # pooled rows and their gradients
+    bags = table.bags(batch)
+    if not table.pooled and rows_over > 1:
+        bags = look_ups  # a rank has nothing to say of rows that are others'
+    results = 2 * bags * dim * 4  # pooled rows and their gradients
     if sharding.way == "data":
         dense = float(rows * dim * 4)
         return ShardLoad(
@@ -151,16 +162,28 @@ def _load(
         forward_s=float(kernels.forward(moved)) + host,
         backward_s=float(kernels.backward(moved)) + host,
         input_bytes=look_ups * INDEX_BYTES + batch * LENGTH_BYTES,
-        pooled_bytes=batch * dim * wire,
+        pooled_bytes=bags * dim * wire,
         memory_bytes=stored + results + look_ups * (INDEX_BYTES + SORT_BYTES),
     )
 
 
 def _work(table: EmbeddingTable, rows_over: int, dim: int, batch: int, look_ups: float) -> LookUps:
     return LookUps(
-        picked=table.picked.part(rows_over), dim=dim, element_bytes=table.element_bytes, look_ups=look_ups, bags=batch,
-        spread=table.spread / rows_over, state_bytes=_state(table, dim), cached=table.cached,
+        picked=table.picked.part(rows_over), dim=dim, element_bytes=table.element_bytes, look_ups=look_ups,
+        bags=batch if table.pooled else look_ups, spread=table.spread / rows_over if table.pooled else 0.0,
+        state_bytes=_state(table, dim), cached=table.cached,
     )  # fmt: skip
+
+
+def moved_bytes(table: EmbeddingTable, sharding: Sharding, ranks: TrainerRanks, kernels: EmbeddingKernels) -> float:
+    """Bytes that a shard's look-ups and update move out of and into memory: rows missed, pooled rows, and rows written."""
+    rows_over = _rows_over(sharding, ranks)
+    batch = ranks.batch if sharding.way == "data" else ranks.global_batch
+    moved = kernels.traffic(
+        _work(table, rows_over, table.dim // sharding.columns, batch, batch * table.pooling / rows_over)
+    )
+    looked_up = moved.missed * moved.row_bytes + 2 * moved.bags * moved.result_bytes
+    return float(looked_up + 2 * moved.different * (moved.row_bytes + moved.state_bytes))
 
 
 def longest_parts(

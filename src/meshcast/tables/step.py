@@ -14,10 +14,14 @@ passes with `f0`, `b0` of the bottom layers, `o` the optimizer:
 
 The last alternative: links that are never idle. Without the pipeline `I` comes first, and is added. A step lasts at least as
 long as the host takes to issue it; plans are compared without it.
+
+This formula guides a search, which asks for thousands of steps; the step that is told, and by which the plans that it ends
+with are compared, is followed rank by rank (`simulated`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -27,6 +31,8 @@ import numpy.typing as npt
 
 from meshcast.tables.dense import DensePart
 from meshcast.tables.kernels import EmbeddingKernels
+from meshcast.tables.kinds import RankKinds
+from meshcast.tables.simulated import MOST_BUCKETS, SimulatedStep, StepWork, dense_of_ranks
 from meshcast.tables.wires import TableWires
 
 Floats = npt.NDArray[np.float64]
@@ -85,33 +91,61 @@ class StepModel:
         """Seconds of steps whose ranks have at most so much of each load; one column a step."""
         return self._chain(most, reduced)[0]
 
-    def told(self, load: Floats, reduced: float) -> StepTime:
-        """The step of one plan, taken apart."""
-        found = self._parts(load.max(axis=1, keepdims=True), reduced)
-        parts = {name: float(each[0]) for name, each in found.items() if name != "step"}
-        forward, backward = int(load[Load.FORWARD].argmax()), int(load[Load.BACKWARD].argmax())
-        pooled = int(load[Load.TABLE : Load.MEMORY].sum(axis=0).argmax())
-        slowest = {
-            "look_ups": forward,
-            "updates": backward,
-            "pooled": pooled,
-            "indices": int(load[Load.INPUT].argmax()),
+    def told(self, load: Floats, reduced: float, kinds: RankKinds) -> StepTime:
+        """The step of one plan, every rank by itself, taken apart as the rank has it that computes longest."""
+        most = load.max(axis=1, keepdims=True)
+        _, _, _, pooled, indices, reducing = (float(each[0]) for each in self._chain(most, reduced)[:6])
+        work = StepWork(
+            look_ups=np.where(load[Load.FORWARD] > 0, self.kernels.forward_call(load[Load.FORWARD], self.block_s), 0.0),
+            updates=np.where(load[Load.BACKWARD] > 0, self.kernels.backward_call(load[Load.BACKWARD], self.chain_s), 0.0),
+            pooled=pooled, indices=indices, reduced=reducing, buckets=self._buckets(reduced), pipelined=self.pipelined,
+            dense=dense_of_ranks(tuple(kind.dense for kind in kinds.kinds), kinds.of_rank),
+        )  # fmt: skip
+        done = SimulatedStep(work).run()
+        dense = np.sum(list(work.dense.values()), axis=0)
+        longest = int((work.look_ups + work.updates + dense).argmax())
+        waited = {name: float(each[longest]) for name, each in done.waited.items()}
+        parts = {
+            "look_ups": float(work.look_ups[longest]),
+            "updates": float(work.updates[longest]),
+            "pooled": 2 * pooled,
+            "exposed_pooled": waited["pooled"],
+            "indices": indices,
+            "exposed_indices": waited["indices"],
+            "dense": float(dense[longest]),
+            "reduced": reducing,
+            "exposed_reduced": waited["reduced"],
+            "waiting": waited["ranks"],
         }
         own = {
             "look-ups and updates": parts["look_ups"] + parts["updates"],
             "pooled rows": parts["exposed_pooled"],
-            "dense layers": self.dense.seconds,
+            "dense layers": parts["dense"],
             "dense all-reduce": parts["exposed_reduced"],
             "indices": parts["exposed_indices"],
+            "waiting for other ranks": parts["waiting"],
         }
-        device = float(found["step"][0])
-        bound = "host" if self.dense.host_s > device else max(own, key=lambda name: own[name])
+        slowest = {
+            "look_ups": int(work.look_ups.argmax()),
+            "updates": int(work.updates.argmax()),
+            "pooled": int(load[Load.TABLE : Load.MEMORY].sum(axis=0).argmax()),
+            "indices": int(load[Load.INPUT].argmax()),
+            "computing": longest,
+        }
+        bound = "host" if self.dense.host_s > done.step_s else max(own, key=lambda name: own[name])
         return StepTime(
-            step_s=max(device, self.dense.host_s), parts_s=parts, slowest=slowest, bound=bound, device_s=device
+            step_s=max(done.step_s, self.dense.host_s),
+            parts_s=parts,
+            slowest=slowest,
+            bound=bound,
+            device_s=done.step_s,
         )
 
+    def _buckets(self, reduced: float) -> int:
+        return min(MOST_BUCKETS, max(1, math.ceil((self.dense.gradient_bytes + reduced) / BUCKET_BYTES)))
+
     def _chain(self, most: Floats, reduced: float) -> tuple[Floats, ...]:
-        """The step; look-ups, updates, pooled rows one way, indices, the all-reduce; what that adds; the step alone."""
+        """The step; look-ups, updates, pooled rows one way, indices, the all-reduce."""
         dense, wires = self.dense, self.wires
         look_ups = self.kernels.forward_call(most[Load.FORWARD], self.block_s)
         updates = self.kernels.backward_call(most[Load.BACKWARD], self.chain_s)
@@ -128,22 +162,4 @@ class StepModel:
         wired = np.maximum(dense.backward_s + dense.bottom_backward_s + last, reducing + pooled)
         alone = forward + np.maximum(tables, wired) + dense.optimizer_s
         step = np.maximum(alone, indices + 2 * pooled + reducing) if self.pipelined else alone + indices
-        added = np.maximum(wired - tables, 0.0)
-        return step, look_ups, updates, pooled, indices, np.full_like(step, reducing), added, alone
-
-    def _parts(self, most: Floats, reduced: float) -> dict[str, Floats]:
-        dense = self.dense
-        step, look_ups, updates, pooled, indices, reducing, added, alone = self._chain(most, reduced)
-        hidden = np.minimum(pooled, dense.bottom_forward_s) + np.minimum(pooled, dense.bottom_backward_s)
-        return {
-            "step": step,
-            "look_ups": look_ups,
-            "updates": updates,
-            "pooled": 2 * pooled,
-            "exposed_pooled": 2 * pooled - hidden,
-            "indices": indices,
-            "exposed_indices": step - alone,
-            "dense": np.full_like(step, dense.seconds),
-            "reduced": reducing,
-            "exposed_reduced": added,
-        }
+        return step, look_ups, updates, pooled, indices, np.full_like(step, reducing)

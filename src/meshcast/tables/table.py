@@ -25,6 +25,7 @@ class EmbeddingTable:
     """A table of `rows` by `dim`; a sample picks `pooling` rows of it on average, with a standard deviation of `spread`.
 
     Attributes:
+        pooled: Whether a sample's rows are summed up; else each is handed on by itself, as sequence models take them.
         ways: Shardings that it may take; empty where any will do.
         cached: The share of its rows that the device keeps of a table in host memory (UVM caching); None where all lie on
             devices.
@@ -35,6 +36,7 @@ class EmbeddingTable:
     dim: int
     pooling: float = 1.0
     spread: float = 0.0
+    pooled: bool = True
     dtype: str = "f32"
     optimizer: str = "rowwise-adagrad"
     indices: Distribution = field(default_factory=Distribution)
@@ -45,6 +47,10 @@ class EmbeddingTable:
     def element_bytes(self) -> int:
         """Bytes of one element."""
         return ELEMENT_BYTES[self.dtype]
+
+    def bags(self, batch: float) -> float:
+        """Rows that a batch's look-ups give."""
+        return batch if self.pooled else batch * self.pooling
 
     @property
     def row_state_bytes(self) -> int:

@@ -52,8 +52,7 @@ def bag_launches(works: Sequence[LookUps], kernels: EmbeddingKernels) -> Iterato
     for each in moved:
         yield Issued(part="update", seconds=float(bags.picked(each)), work=work(views=2, calls=1))
     for each in moved:
-        yield Issued(part="optimizer", seconds=float(bags.scaled(each)), work=work(calls=1, parameters=1))
-        yield Issued(part="optimizer", seconds=float(bags.added(each)))
+        yield Issued(part="optimizer", seconds=float(bags.added(each)), work=work(views=1, calls=1, parameters=1))
 
 
 def fused_launches() -> Iterator[Issued]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import Group, Mesh
-from meshcast.hardware import Cluster
+from meshcast.hardware import HEALTHY, Cluster, Conditions
 from meshcast.network import Arrangement, arranged, collective_of, network_model
 from meshcast.tables.sharding import TrainerRanks
 
@@ -46,6 +46,7 @@ class TableWires:
     cluster: Cluster
     ranks: TrainerRanks
     network: str = "alpha-beta"
+    conditions: Conditions = HEALTHY
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -85,6 +86,8 @@ class TableWires:
     def _curve(self, kind: str, group: Group) -> Curve:
         if group.size < 2:
             return NOTHING
-        setting, _ = arranged(Arrangement(network=self.network), self.cluster, self.ranks.devices, {})
+        setting, _ = arranged(
+            Arrangement(network=self.network, conditions=self.conditions), self.cluster, self.ranks.devices, {}
+        )
         model = network_model(self.network, setting)
         return Curve(seconds_at=np.array([model.seconds(collective_of(kind, int(size), group)) for size in SIZES]))

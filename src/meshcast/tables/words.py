@@ -1,4 +1,4 @@
-"""The words for ways to share a table out."""
+"""The words for ways to share a table out, and for types of its elements."""
 
 from __future__ import annotations
 
@@ -13,6 +13,21 @@ WAYS = {
     "grid": "grid_shard",
     "data": "data_parallel",
 }
+
+# Types of elements, with the other names that people write.
+ELEMENTS = {
+    "f32": ("fp32", "float32"),
+    "f16": ("fp16", "float16", "half"),
+    "bf16": ("bfloat16",),
+    "f8": ("fp8", "float8"),
+    "i8": ("int8",),
+}
+
+
+def element_named(text: str) -> str:
+    """Our word for a type of elements; another word as it is."""
+    word = text.strip().lower()
+    return next((ours for ours, others in ELEMENTS.items() if word in others), word)
 
 
 def way_named(text: str, where: str) -> str:

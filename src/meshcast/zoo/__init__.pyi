@@ -16,6 +16,8 @@ from meshcast.zoo.families import Unit as Unit
 from meshcast.zoo.fused_attention.asked import AttentionCall as AttentionCall
 from meshcast.zoo.fused_attention.asked import why_not_fused as why_not_fused
 from meshcast.zoo.fused_attention.primitives import fused_call as fused_call
+from meshcast.zoo.hstu import SequenceLayers as SequenceLayers
+from meshcast.zoo.hstu import sequence_programs as sequence_programs
 from meshcast.zoo.layers import attention as attention
 from meshcast.zoo.layers import causal_mask as causal_mask
 from meshcast.zoo.layers import layer_norm as layer_norm

@@ -1,0 +1,71 @@
+"""`meshcast predict` of a recommender with embedding tables: given ones, or those that are shipped for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshcast.cli.patience import patience
+
+if TYPE_CHECKING:
+    from meshcast.options import Options
+
+SETTINGS = {"batch": "65536", "precision": "float32", "wire": "f32"}
+_OF_SEQUENCES = {"dlrm-hstu": {"batch": "256", "precision": "bfloat16", "wire": "bf16"}}
+
+
+def shipped_tables(model: str, options: Options) -> str | None:
+    """The list of tables that a recommender is predicted with where none is given; None where it is a program instead.
+
+    DLRM is a JAX program with equal tables too: on one device, with a plan or mesh, or with a setting that tables have not.
+    """
+    from meshcast.tables import SHIPPED
+    from meshcast.zoo import models
+
+    if model not in SHIPPED:
+        return None
+    asked = options.program
+    as_program = (
+        (options.devices or 1) < 2 or asked.plan is not None or asked.mesh or set(asked.settings) - set(SETTINGS)
+    )
+    return None if model in models() and as_program else SHIPPED[model].tables
+
+
+def predict_with_tables(model: str, source: str, options: Options, *, json: bool) -> None:
+    """A recommender of the zoo with tables that are given, in the fastest sharding that is found of them."""
+    from meshcast.base import UsageError
+    from meshcast.cli.app import emit_json
+    from meshcast.cli.tables import print_plan
+    from meshcast.tables import TablesQuestion, layers_for, plan_tables, prediction_json, read_tables
+
+    said_too = {
+        "--plan": options.program.plan is not None, "--mesh": bool(options.program.mesh), "--what-if": bool(options.what_if),
+        "--fidelity": options.estimate.fidelity != "auto", "--profile": options.estimate.profile is not None,
+        "--simulator": options.estimate.simulator is not None,
+    }  # fmt: skip
+    if refused := [flag for flag, given in said_too.items() if given]:
+        raise UsageError(
+            f"{refused[0]} does not concern a recommender with tables of its own", where=refused[0],
+            fix="leave it out: tables are shared out over all devices, the dense part is data-parallel, as eager PyTorch has it",
+        )  # fmt: skip
+    settings = dict(options.program.settings)
+    known = SETTINGS
+    if unknown := sorted(set(settings) - set(known)):
+        raise UsageError(
+            f"no setting {unknown[0]!r} of a recommender with tables", where="--set", fix="one of " + ", ".join(known)
+        )
+    said = known | _OF_SEQUENCES.get(model, {}) | settings
+    if not said["batch"].isdigit():
+        raise UsageError(f"batch={said['batch']!r} is no count of samples", where="--set", fix="write batch=65536")
+    found = read_tables(source)
+    host = options.run.host
+    question = TablesQuestion(
+        tables=found, on=str(options.on), devices=options.devices, batch=int(said["batch"]), dtype=said["precision"],
+        layers=layers_for(model, found), wire=said["wire"],
+        network=options.network.model, host="slow" if host in ("auto", "on") else host, conditions=options.network.conditions,
+    )  # fmt: skip
+    with patience(f"sharing out {len(found)} tables"):
+        answer = plan_tables(question)
+    if json:
+        emit_json(prediction_json(answer, model, tuple(name for name in known if name not in settings)))
+    else:
+        print_plan(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -73,16 +73,17 @@ TITLES = {
 }
 
 
-def prediction_data(subject: Subject, *, traces: bool = True) -> ReportData:
+def prediction_data(subject: Subject, *, traces: bool = True, only: Collection[str] | None = None) -> ReportData:
     """The page of a prediction.
 
     Args:
         subject: What it is of.
         traces: Whether it carries a trace for Perfetto.
+        only: Names of the sections that are made; all of them by default.
     """
     prediction = subject.prediction
     where = f"{prediction.devices:,} × {prediction.device}" + (f" ({prediction.cluster})" if prediction.cluster else "")
-    made = {name: make(subject) for name, make in SECTIONS.items()}
+    made = {name: make(subject) for name, make in SECTIONS.items() if only is None or name in only}
     stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in prediction.name)[:60] or "step"
     return {
         "schema": SCHEMA,

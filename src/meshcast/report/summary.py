@@ -151,7 +151,7 @@ def _what_ifs(prediction: Prediction) -> Table | None:
     if not prediction.what_ifs:
         return None
     columns = (
-        column("change"), column("step then", "s", "step_time"), column("times as fast", "ratio"),
+        column("change"), column("step then", "s", "step_time"), column("times as fast", "ratio", "speedup"),
         column("energy", "J", "energy"), column("MFU", "share", "mfu"),
     )  # fmt: skip
     rows = ([each.change, each.step_time_s, each.speedup, each.energy_j, each.mfu] for each in prediction.what_ifs)

@@ -59,6 +59,7 @@ const reportSearch = (Page, Plots) => {
         const text = Units.shown(value(number, at), column.unit);
         const cell = Page.element("td", text, numeric[at] ? "num" : text.length > 32 ? "long" : "");
         if (numeric[at] && value(number, at) !== null) cell.dataset.value = String(value(number, at));
+        if (column.term) cell.dataset.term = column.term;
         line.append(cell);
       });
       return line;

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shlex
 import sys
 import tempfile
@@ -158,7 +159,15 @@ class PageWorker:
 
 
 def _told(how: dict[str, Any], body: bytes) -> bytes:
-    return json.dumps(how).encode() + b"\n" + body
+    return json.dumps({**how, "resident": _resident()}).encode() + b"\n" + body
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds: what it keeps of programs, and what Python gives back late or never."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    except OSError:  # not on Linux: the most that it ever held, in bytes there
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _as_json(value: dict[str, Any]) -> tuple[str, bytes]:

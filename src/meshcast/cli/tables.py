@@ -127,16 +127,17 @@ def plan_command(
     Exits with 3 where no plan fits the devices' memory.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.tables import TablesQuestion, plan_tables, read_tables
-    from meshcast.zoo import recommender_layers
 
-    tables = read_tables(source)
-    layers = None if model == "none" else recommender_layers(model, features=len(tables), dim=tables[0].dim)
-    question = TablesQuestion(
-        tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
-        pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
-    )  # fmt: skip
-    with patience(f"sharing out {len(tables)} tables"):
+    with patience(f"sharing out tables of {source}"):
+        from meshcast.tables import TablesQuestion, plan_tables, read_tables
+        from meshcast.zoo import recommender_layers
+
+        tables = read_tables(source)
+        layers = None if model == "none" else recommender_layers(model, features=len(tables), dim=tables[0].dim)
+        question = TablesQuestion(
+            tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
+            pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
+        )  # fmt: skip
         answer = plan_tables(question)
     if json:
         emit_json(answer.to_json())

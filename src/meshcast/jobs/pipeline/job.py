@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from meshcast.base import AnsweredOnce, KeptBeside, UnsupportedError, UsageError
+from meshcast.base import AnsweredOnce, KeptBeside, UnsupportedError, UsageError, piece
 from meshcast.hardware import HEALTHY, Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.nodes.one_channel import one_channel_run
@@ -151,11 +151,23 @@ class PipelineJob:
         return self._kept.answer(program_key(target), lambda: self._prepare(target))
 
     @cached_property
+    def _programs(self) -> int:
+        """How many programs it has, equal ones once."""
+        parts = self.pipeline.parts
+        targets = (each for part in parts for each in (part.forward, part.backward, part.weight, part.update))
+        return len({program_key(each) for each in targets if each is not None})
+
+    @cached_property
     def _of_stages(self) -> Options:
         """What the programs of stages are asked with: devices and their state are the job's."""
         return self.options.having(devices=None, conditions=HEALTHY)
 
     def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
+        number = min(self._kept.count + 1, self._programs)
+        with piece(f"program {number} of {self._programs}", done=number - 1, total=self._programs):
+            return self._prepare_one(target)
+
+    def _prepare_one(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         job = self.part_job(target, self._of_stages)
         program = job.program
         names = _NAMES.of(program.module, None, lambda: result_names(program.module, where=program.source))

@@ -2,9 +2,9 @@
 
     python -m tests.documentation.external_links [--timeout SECONDS] [FILE ...]
 
-Every http and https address of the pages and of the README is asked for once (HEAD, and GET where a server refuses that), eight at
-a time. What answers with an error, or not at all, is printed with the pages that name it, and the exit code is 1. Addresses of this
-machine are examples, and are left alone.
+Every http and https address of the pages and of the README is asked for once (HEAD, and GET where a server refuses that),
+eight at a time. What answers with an error, or not at all, is printed with the pages that name it, and the exit code is 1.
+Addresses of this machine are examples, and are left alone.
 """
 
 from __future__ import annotations

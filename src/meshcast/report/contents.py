@@ -86,9 +86,10 @@ def prediction_data(subject: Subject, *, traces: bool = True, only: Collection[s
     wanted = [name for name in SECTIONS if only is None or name in only]
     made: dict[str, Any] = {}
     for number, name in enumerate(wanted):
-        tell(f"drawing {TITLES[name].lower()}", done=number, total=len(wanted) + 1)  # and the trace
+        tell(f"drawing {TITLES[name].lower()}", done=number, total=len(wanted) + traces)
         made[name] = SECTIONS[name](subject)
-    tell("packing a trace", done=len(wanted), total=len(wanted) + 1)
+    if traces:
+        tell("packing a trace", done=len(wanted), total=len(wanted) + 1)
     stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in prediction.name)[:60] or "step"
     return {
         "schema": SCHEMA,

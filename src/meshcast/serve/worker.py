@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshcast.base import BugError, MeshcastError, UsageError, listening, serve, write_whole
+from meshcast.base import BugError, MeshcastError, UsageError, listening, piece, serve, write_whole
 from meshcast.serve.pool import error_body
 
 if TYPE_CHECKING:
@@ -102,8 +102,10 @@ class PageWorker:
         from meshcast.report import subject_of
         from meshcast.serve.sections import sections_answer
 
-        prediction, job = predict_with_job(target, chosen_options(None, options, where="sections"))
-        return sections_answer(subject_of(prediction, job, command=shlex.join(command)), part)
+        with piece("1 of 2", done=0, total=2):
+            prediction, job = predict_with_job(target, chosen_options(None, options, where="sections"))
+        with piece("2 of 2", done=1, total=2):
+            return sections_answer(subject_of(prediction, job, command=shlex.join(command)), part)
 
     def _report(self, asked: Mapping[str, Any], command: list[str], data: bytes) -> tuple[str, bytes]:
         from meshcast.report import write_report

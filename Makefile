@@ -19,7 +19,7 @@ WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 # Modules stay compiled between the hundreds of Python processes of a test run, where the environment says that none are kept too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-setup test-main test-torch-beside check check-main setup lint fuzz golden captured-programs bench docs docs-figures cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test test-setup test-main test-torch-beside check check-main setup lint fuzz golden captured-programs bench docs docs-figures links cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
@@ -170,6 +170,10 @@ docs-figures: $(VENV)/.test-ready
 docs: setup
 	$(PIP) $(INSTALL) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet: it lets warnings pass
+
+# Links of the docs to other places, each asked for once: needs a network.
+links: $(VENV)/.test-ready
+	$(BIN)/python -m tests.documentation.external_links
 
 # The lock files name exact versions for every supported Python; `make lock` needs uv.
 lock:

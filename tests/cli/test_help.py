@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import time
+from typing import Any
 
 import pytest
 import typer
@@ -15,10 +16,17 @@ from meshcast.cli.app import VERBS, app
 from meshcast.cli.examples import EXAMPLES
 from tests.cli.conftest import Meshcast
 
+COMMANDS: dict[str, Any] = {}  # by what is typed, those of verbs that have some among them
+for _verb, _command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    COMMANDS |= {
+        _verb: _command,
+        **{f"{_verb} {name}": each for name, each in getattr(_command, "commands", {}).items()},
+    }
 
-@pytest.mark.parametrize("verb", VERBS)
+
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_help_has_examples_that_the_parser_takes(verb: str) -> None:
-    command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    command = COMMANDS[verb]
     context = command.make_context(verb, [], resilient_parsing=True)
     text = command.get_help(context)
     for line in EXAMPLES[verb]:
@@ -34,7 +42,8 @@ def test_every_help_has_examples_that_the_parser_takes(verb: str) -> None:
 
 
 def test_examples_are_of_verbs_that_there_are() -> None:
-    assert set(EXAMPLES) == set(VERBS)
+    assert set(EXAMPLES) == set(COMMANDS)
+    assert set(VERBS) <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

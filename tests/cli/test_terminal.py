@@ -86,5 +86,5 @@ def test_a_line_of_progress_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None
     said.share = 0.5
     line = progress_line("searching plans of llama3-8b", said, 12.4)
     assert len(line) == 39
-    assert line.endswith("...")
+    assert line.endswith("..., about 3 s left (12 s)"), "words make room for how long it takes"
     assert progress_line("tracing", None, 3.2) == "tracing (3 s)"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from meshcast.evidence.comparison import compare
 from meshcast.jobs import predict_with_job
 from meshcast.options import Options
 from meshcast.report import ReportData, Subject, prediction_data, report_page, subject_of
@@ -128,4 +129,15 @@ def explored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pareto": rows[:3],
     }
     (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def compared(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder of a comparison."""
+    folder = tmp_path_factory.mktemp("compared") / "both"
+    compare(
+        str(program), on=["h200", "a100-sxm-80gb"], fidelities=["roofline", "analytical"], folder=folder,
+        options=Options(lowering="modelled"),
+    )  # fmt: skip
     return folder

@@ -181,6 +181,39 @@ def test_paper_is_light_whatever_the_screen_is(open_report: Open, single_data: R
     assert opened.wrong == []
 
 
+# Texts that are a number, with or without a unit; code, names of sections and pictures aside, which have their own words.
+UNEXPLAINED = r"""() => {
+    const number = /^[<~+\-−–]?\s*\d[\d.,]*(e[+-]?\d+)?(\s*[%×]|\s+[A-Za-zµ%×(][^=]*)?$/;
+    const apart = "code, pre, button, select, svg, h2, h3, summary, figcaption, #glossary, .foot, .note, [role=status]";
+    const walk = document.createTreeWalker(document.getElementById("content"), NodeFilter.SHOW_TEXT), found = [];
+    let seen = 0;
+    while (walk.nextNode()) {
+        const text = walk.currentNode.textContent.trim(), holder = walk.currentNode.parentElement;
+        if (!number.test(text) || holder.closest(apart)) continue;
+        seen++;
+        const told = holder.closest("[data-term]");
+        if (!told || !Report.glossary[told.dataset.term]) found.push(`${holder.closest(".section").id}: ${text}`);
+    }
+    for (const each of document.querySelectorAll("#content .q, #content td.num")) {
+        if (!each.dataset.unit && each.matches(".q")) found.push(`no unit: ${each.textContent}`);
+    }
+    return [seen, found];
+}"""
+
+
+def test_every_number_says_what_it_means(
+    open_report: Open, sharded: Subject, staged: Subject, explored: Path, compared: Path
+) -> None:
+    """Under the pointer or with the keyboard: the glossary's text for it, and its unit beside it."""
+    for data in (
+        prediction_data(sharded), prediction_data(staged), folder_data(explored, "exploration"),
+        folder_data(compared, "comparison"),
+    ):  # fmt: skip
+        seen, unexplained = open_report(data).page.evaluate(UNEXPLAINED)
+        assert seen > 10
+        assert unexplained == []
+
+
 def test_nothing_stands_in_the_way_of_readers(open_report: Open, staged: Subject, explored: Path) -> None:
     for data, scheme in ((prediction_data(staged), "light"), (folder_data(explored, "exploration"), "dark")):
         assert barriers(open_report(data, scheme=scheme).page) == [], scheme

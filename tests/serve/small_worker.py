@@ -18,6 +18,7 @@ class SmallWorker(PageWorker):
     def __init__(self) -> None:
         super().__init__()
         self._asked_so_far = 0
+        self._kept = b""
 
     def _answers(self) -> dict[str, Callable[[Mapping[str, Any], bytes], tuple[str, bytes]]]:
         return {
@@ -36,6 +37,8 @@ class SmallWorker(PageWorker):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "eats":
                 bytearray(2**40)
+            case "keeps":
+                self._kept = b"x" * 2**28
         said = "x" * int(name.split("-")[1]) if name.startswith("says-") else ""
         return (
             "application/json",

@@ -73,6 +73,14 @@ def test_workers_that_die_sleep_or_eat_are_told_and_replaced(served: Served) -> 
     assert _error(again) == (422, "worker-died"), "it is asked again: dying is no answer that lasts"
 
 
+def test_a_worker_that_keeps_too_much_is_replaced(served: Served) -> None:
+    page = served(worker_bytes=2**28)
+    first = _alive(page, "a")
+    assert _alive(page, "b") == first
+    assert _alive(page, "keeps") == first, "its answer is given all the same"
+    assert _alive(page, "c") != first
+
+
 def test_a_worker_that_somebody_ends_is_replaced_with_the_next_question(served: Served) -> None:
     page = served()
     (child,) = page.app.state.pool._all  # type: ignore[attr-defined]

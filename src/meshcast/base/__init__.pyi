@@ -82,7 +82,9 @@ from meshcast.base.packages import install_environment as install_environment
 from meshcast.base.packages import install_into as install_into
 from meshcast.base.progress import Said as Said
 from meshcast.base.progress import listening as listening
+from meshcast.base.progress import piece as piece
 from meshcast.base.progress import tell as tell
+from meshcast.base.progress import told_each as told_each
 from meshcast.base.units import Dimension as Dimension
 from meshcast.base.units import format_bytes as format_bytes
 from meshcast.base.units import format_energy as format_energy

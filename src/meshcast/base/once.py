@@ -38,6 +38,11 @@ class AnsweredOnce:
         self._answers: dict[Hashable, Any] = {}
         self._errors: dict[Hashable, MeshcastError] = {}
 
+    @property
+    def count(self) -> int:
+        """How many have been answered."""
+        return len(self._answers)
+
     def answer(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """What `work_out` gave, or gives now, for this key.
 

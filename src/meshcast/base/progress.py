@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple, TypeVar
 
 from meshcast.base.units import format_time
 
@@ -20,38 +21,74 @@ class Said(str):
     share: float | None = None
 
 
+T = TypeVar("T")
 Listener = Callable[[Said], None]
 ENOUGH_S = 2.0  # of work before anybody says how long the rest takes: the first steps load what the others find
 
-# Who listens, and since when.
-_listener: ContextVar[tuple[Listener, float] | None] = ContextVar("listener", default=None)
+
+class _Heard(NamedTuple):
+    """Who listens since when, and which piece of the work speaks: its words, where it begins, and its share of the whole."""
+
+    listener: Listener
+    since: float
+    words: tuple[str, ...] = ()
+    begins: float = 0.0
+    share: float = 1.0
+
+
+_heard: ContextVar[_Heard | None] = ContextVar("heard", default=None)
 
 
 def tell(text: str, *, done: int | None = None, total: int | None = None) -> None:
-    """Says how far the work is.
+    """Says how far the work is; inside a piece of a larger work (`piece`), how far that is with it.
 
     Args:
         text: In words.
         done: How many of `total` equal pieces are done: then it is also said how long the rest takes at this pace.
         total: How many there are.
     """
-    listening_to = _listener.get()
-    if listening_to is None:
+    heard = _heard.get()
+    if heard is None:
         return
-    listener, since = listening_to
-    taken = time.monotonic() - since
-    if done and total and done < total and taken > ENOUGH_S:
-        text += f", about {format_time(float(f'{taken * (total - done) / done:.2g}'))} left"
+    counted = done is not None and bool(total)
+    share = heard.begins + (heard.share * done / total if done is not None and total else 0.0)
+    text = ": ".join((*heard.words, text))
+    taken = time.monotonic() - heard.since
+    if 0 < share < 1 and taken > ENOUGH_S:
+        text += f", about {format_time(float(f'{taken * (1 - share) / share:.2g}'))} left"
     said = Said(text)
-    said.share = done / total if done is not None and total else None
-    listener(said)
+    said.share = share if counted or heard.words else None
+    heard.listener(said)
+
+
+@contextmanager
+def piece(text: str, *, done: int, total: int) -> Iterator[None]:
+    """Says that one of `total` equal pieces is under way behind `done` others; what is told inside is told of that piece."""
+    tell(text, done=done, total=total)
+    heard = _heard.get()
+    if heard is None:
+        yield
+        return
+    share = heard.share / total
+    token = _heard.set(heard._replace(words=(*heard.words, text), begins=heard.begins + done * share, share=share))
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
+def told_each(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """The items, with word of how many have passed: `3 of 16 ranks written`."""
+    for number, item in enumerate(items):
+        tell(f"{number:,} of {total:,} {what}", done=number, total=total)
+        yield item
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Lets a function hear what work inside of the block says."""
-    token = _listener.set((listener, time.monotonic()))
+    token = _heard.set(_Heard(listener, time.monotonic()))
     try:
         yield
     finally:
-        _listener.reset(token)
+        _heard.reset(token)

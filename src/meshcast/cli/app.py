@@ -139,6 +139,8 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
         name = verb.replace(" ", "_")
         module = importlib.import_module(f"meshcast.cli.{name}")
         if hasattr(module, "app"):
+            for each in module.app.registered_commands:
+                each.epilog = closing(f"{verb} {each.name}")
             made.add_typer(module.app, name=verb, epilog=closing(verb))
         else:
             made.command(verb, cls=_Verb, epilog=closing(verb))(getattr(module, f"{name}_command"))

@@ -1,4 +1,4 @@
-"""Examples at the end of every verb's `--help`: lines that can be typed as they stand (`tests/cli/test_help.py` reads them)."""
+"""Examples at the end of every `--help`: lines that can be typed as they stand (`tests/cli/test_help.py` reads them)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,27 @@ EXAMPLES = {
     "stacks": ("meshcast stacks", "meshcast stacks megatron"),
     "doctor": ("meshcast doctor", "meshcast doctor --install gpu-compiler"),
     "completion": ("meshcast completion bash > ~/.local/share/bash-completion/completions/meshcast",),
+    "tables lists": ("meshcast tables lists", "meshcast tables lists --json"),
+    "tables show": (
+        "meshcast tables show mlperf-dcnv2 --on h200 --batch 8192",
+        "meshcast tables show mlperf-dcnv2 --batch 8192 --json",
+    ),
+    "tables plan": (
+        "meshcast tables plan mlperf-dcnv2 --on dgx-h100 --devices 8 --batch 65536 --model dcnv2 --wire bf16",
+    ),
     "validate": ("meshcast validate programs DIR --on h200", "meshcast validate runs FILE.csv"),
+    "validate ops": ("meshcast validate ops FILE.csv --fidelity analytical --chip v6e --grade A",),
+    "validate compiled": ("meshcast validate compiled DIR --on tpu-v6e",),
+    "validate collectives": ("meshcast validate collectives FILE.csv --leave-out each",),
+    "validate astra": ("meshcast validate astra FILE.csv",),
+    "validate runs": ("meshcast validate runs FILE.csv --only llama --jobs 2",),
+    "validate plans": ("meshcast validate plans FILE.csv --any-batch",),
+    "validate generated": ("meshcast validate generated --graphs 20",),
+    "validate torch": ("meshcast validate torch DIR --host 13us",),
+    "validate programs": ("meshcast validate programs DIR --on h200 --fidelity roofline,analytical --halves",),
+    "validate lowering": ("meshcast validate lowering DIR --on h200",),
+    "validate intervals": ("meshcast validate intervals DIR --on h200",),
+    "validate silicon": ("meshcast validate silicon --on h200,a100-sxm-80gb --ops gemm --sample 100",),
 }
 
 

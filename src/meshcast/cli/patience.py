@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import sys
 import threading
@@ -65,9 +67,21 @@ def progress_line(what: str, said: Said | None, seconds: float) -> str:
     if said is not None and said.share is not None:
         full = round(BAR * min(1.0, said.share))
         bar = f" [{'=' * full}{' ' * (BAR - full)}] {said.share:.0%}"
-    line = f"{what}{bar}{f': {said}' if said else ''} ({seconds:.0f} s)"
-    width = shutil.get_terminal_size().columns - 1  # a longer one would wrap, and could not be taken back
-    return line if len(line) <= width else f"{line[: max(width - 3, 0)]}..."
+    words, about, left = (said or "").rpartition(", about ")
+    line = f"{what}{bar}{f': {words if about else left}' if said else ''}"
+    end = f"{about}{left if about else ''} ({seconds:.0f} s)"
+    width = _columns() - 1  # a longer one would wrap, and could not be taken back
+    if len(line) + len(end) > width:  # how long it takes is what is read last: words make room for it
+        line = f"{line[: max(width - 3 - len(end), 0)]}..."
+    return f"{line}{end}"[: max(width, 0)]
+
+
+def _columns() -> int:
+    """Of the terminal that the line is written to, wherever the answer goes."""
+    if "COLUMNS" not in os.environ:
+        with contextlib.suppress(OSError, ValueError):
+            return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    return shutil.get_terminal_size().columns
 
 
 def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:

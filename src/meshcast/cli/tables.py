@@ -139,17 +139,18 @@ def plan_command(
     Exits with 3 where no plan fits the devices' memory.
     """
     from meshcast.cli.app import emit_json
-    from meshcast.hardware import parse_conditions
-    from meshcast.tables import TablesQuestion, layers_for, plan_tables, read_tables
 
-    tables = read_tables(source)
-    layers = None if model == "none" else layers_for(model, tables)
-    question = TablesQuestion(
-        tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
-        pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
-        given=given, conditions=parse_conditions(slow=slow or ()),
-    )  # fmt: skip
-    with patience(f"sharing out {len(tables)} tables"):
+    with patience(f"sharing out tables of {source}"):
+        from meshcast.hardware import parse_conditions
+        from meshcast.tables import TablesQuestion, layers_for, plan_tables, read_tables
+
+        tables = read_tables(source)
+        layers = None if model == "none" else layers_for(model, tables)
+        question = TablesQuestion(
+            tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
+            pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
+            given=given, conditions=parse_conditions(slow=slow or ()),
+        )  # fmt: skip
         answer = plan_tables(question)
     if json:
         emit_json(answer.to_json())

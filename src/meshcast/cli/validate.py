@@ -123,7 +123,7 @@ def lowering_command(
     device = resolve(on).device
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model]
     rows = []
-    for row in validate_lowering(programs, device):
+    for row in counted(validate_lowering(programs, device), len(programs), "programs"):
         rows.append(row)
         if json:
             emit_json(row.to_json())

@@ -275,6 +275,10 @@ class BestFirst:
     def _work(self, works: list[tuple[_Candidate, SearchWork]], heap: list[Entry], record: Record) -> None:
         """Has the works of a round done."""
         found: dict[int, Any] = {}
+        said = (
+            f"{self.tally.evaluated} predicted, {len(works)} under way, {len(heap)} of {self.tally.space} points left"
+        )
+        tell(said, done=max(self.tally.space - len(heap) - len(works), 0), total=self.tally.space)
         for number, answer in self.engine.answers([work for _, work in works]):
             found[number] = answer
             left = len(works) - len(found)
@@ -291,6 +295,7 @@ class BestFirst:
                 self._take(candidate, answer, record)
 
     def _probe(self, works: list[SearchWork]) -> None:
+        tell(f"0 of {len(works)} kinds of layers looked at", done=0, total=len(works))
         for done, (number, answer) in enumerate(self.engine.answers(works), start=1):
             assert not isinstance(answer, Outcome)
             self._layers[key_of(works[number])] = answer

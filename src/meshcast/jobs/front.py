@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 
-from meshcast.base import collected_later, names_taken, room_for_nesting
+from meshcast.base import collected_later, names_taken, piece, room_for_nesting
 from meshcast.jobs.described import inputs_of, throughput_of, unsaid_recipes
 from meshcast.jobs.levers import Question, how_many, with_levers
 from meshcast.jobs.pipeline import Pipeline
@@ -47,7 +47,10 @@ def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Predic
             around.enter_context(told.blamed(chosen))
         source, chosen = as_asked(told, chosen)
         job = resolve_job(source, chosen)
-        question = answered(job)
+        # A trace has decided what could be changed.
+        helped = 0 if isinstance(job, TraceJob) else how_many(chosen.levers)
+        with piece("predicting", done=0, total=1 + helped):
+            question = answered(job)
 
         def again(other: Options) -> Question:
             same = other.on == chosen.on
@@ -55,8 +58,6 @@ def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Predic
             # Of a change its step is told, and not how far that is to be trusted: two simulations in three.
             return answered(replace(changed, interval=False) if isinstance(changed, ProgramJob) else changed)
 
-        # A trace has decided what could be changed.
-        helped = how_many(chosen.levers) and not isinstance(job, TraceJob)
         prediction = with_levers(question, again) if helped else question.prediction
         if chosen.what_if:
             prediction = with_what_ifs(replace(question, prediction=prediction), again)

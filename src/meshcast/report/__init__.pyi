@@ -1,11 +1,14 @@
 from meshcast.report.assets import STATIC as STATIC
 from meshcast.report.assets import VENDORED as VENDORED
+from meshcast.report.contents import SECTIONS as SECTIONS
+from meshcast.report.contents import TITLES as TITLES
 from meshcast.report.contents import ReportData as ReportData
 from meshcast.report.contents import folder_data as folder_data
 from meshcast.report.contents import prediction_data as prediction_data
 from meshcast.report.glossary import GLOSSARY as GLOSSARY
 from meshcast.report.numbers import shown as shown
 from meshcast.report.page import SCRIPTS as SCRIPTS
+from meshcast.report.page import SECTION_SCRIPTS as SECTION_SCRIPTS
 from meshcast.report.page import STYLES as STYLES
 from meshcast.report.page import data_block as data_block
 from meshcast.report.page import report_page as report_page

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from meshcast.base import VERSION
+from meshcast.base import VERSION, tell
 from meshcast.report.breakdown import breakdown
 from meshcast.report.communication import communication_section
 from meshcast.report.comparison import comparison_section
@@ -73,16 +73,23 @@ TITLES = {
 }
 
 
-def prediction_data(subject: Subject, *, traces: bool = True) -> ReportData:
+def prediction_data(subject: Subject, *, traces: bool = True, only: Collection[str] | None = None) -> ReportData:
     """The page of a prediction.
 
     Args:
         subject: What it is of.
         traces: Whether it carries a trace for Perfetto.
+        only: Names of the sections that are made; all of them by default.
     """
     prediction = subject.prediction
     where = f"{prediction.devices:,} × {prediction.device}" + (f" ({prediction.cluster})" if prediction.cluster else "")
-    made = {name: make(subject) for name, make in SECTIONS.items()}
+    wanted = [name for name in SECTIONS if only is None or name in only]
+    made: dict[str, Any] = {}
+    for number, name in enumerate(wanted):
+        tell(f"drawing {TITLES[name].lower()}", done=number, total=len(wanted) + traces)
+        made[name] = SECTIONS[name](subject)
+    if traces:
+        tell("packing a trace", done=len(wanted), total=len(wanted) + 1)
     stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in prediction.name)[:60] or "step"
     return {
         "schema": SCHEMA,

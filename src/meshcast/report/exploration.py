@@ -181,7 +181,7 @@ def _column(name: str, counted: str) -> TableColumn:
     if name in MEASURES:
         unit, term, title, _ = MEASURES[name]
         return column(title, unit.replace("units", counted), term)
-    return column(name.removeprefix("set."), "count" if name == "number" else "")
+    return column("number", "count", "point") if name == "number" else column(name.removeprefix("set."), "", "setting")
 
 
 def _number(value: Any) -> bool:
@@ -202,7 +202,8 @@ def _sensitivity(found: Sequence[Mapping[str, Any]]) -> Table | None:
         return None
     keys = [key for key, value in found[0].items() if isinstance(value, (str, int, float)) or value is None]
     columns = [
-        column(key.replace("_", " "), "s" if key.endswith("_s") else "share" if "share" in key else "") for key in keys
+        column(key.replace("_", " "), "s" if key.endswith("_s") else "share" if "share" in key else "", "sensitivity")
+        for key in keys
     ]
     return table(
         "sensitivity", "Numbers of the best point's hardware, each a tenth better", columns,

@@ -108,7 +108,8 @@ def _buffers(subject: Subject) -> tuple[Table | None, str]:
         return None, "a trace does not say which buffers are held"
     rows.sort(key=lambda row: -float(row[0] or 0))
     columns = (
-        column("bytes", "B", "peak_memory"), column("what"), column("type"), column("role"), column("source", "", "source"),
+        column("bytes", "B", "peak_memory"), column("what"), column("type", "", "array_type"), column("role"),
+        column("source", "", "source"),
     )  # fmt: skip
     return table("buffers", "Buffers at the peak", columns, rows, most=MOST_BUFFERS, note=at), ""
 

@@ -20,9 +20,10 @@ from meshcast.report.numbers import shown
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-STYLES = ("report.css",)
+STYLES = ("theme.css", "sections.css", "report.css")
 # In the order in which they are run; the first is the plots' library (static/vendor/README.md).
-SCRIPTS = ("vendor/echarts.min.js", "units.js", "page.js", "plots.js", "lanes.js", "perfetto.js", "search.js")
+SECTION_SCRIPTS = ("units.js", "page.js", "plots.js", "lanes.js", "perfetto.js", "search.js", "sections.js")
+SCRIPTS = ("vendor/echarts.min.js", *SECTION_SCRIPTS, "document.js")
 _ESCAPED = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 

@@ -45,7 +45,7 @@ def pipeline_section(subject: Subject) -> PipelineSection | None:
     stages = table(
         "stages", "Stage by stage",
         (
-            column("stage", "count"), column("parts"), column("busy", "s", "busy"), column("exposed", "s", "exposed"),
+            column("stage", "count", "stage"), column("parts"), column("busy", "s", "busy"), column("exposed", "s", "exposed"),
             column("idle", "s", "idle"), column("idle of step", "share", "bubble"), column("in flight", "count", "in_flight"),
             column("peak memory", "B", "peak_memory"),
         ),

@@ -70,5 +70,5 @@ def _classes(scene: Scene, idle: float) -> Table:
     found = [(str(kind), each.joules) for kind, each in tallied(scene, lambda each: each.kind) if each.joules]
     rows = sorted([*found, ("idle, for the whole step", resting)], key=lambda row: -row[1])
     total = sum(joules for _, joules in rows) or 1.0
-    columns = (column("class"), column("energy", "J", "energy_above_idle"), column("of all", "share"))
+    columns = (column("class"), column("energy", "J", "energy_above_idle"), column("of all", "share", "energy_share"))
     return table(f"energy-{scene.name}", "By class of op", columns, ([k, j, j / total] for k, j in rows))

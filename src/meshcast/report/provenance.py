@@ -56,7 +56,7 @@ def _inputs(subject: Subject) -> Iterator[Table]:
     found = subject.prediction.inputs
     if found is None:
         return
-    columns = (column("input"), column("value"), column("decided by"))
+    columns = (column("input"), column("value", "", "input"), column("decided by"))
     asked, defaults = [], []
     for name, value in found.values.items():
         if name == "model" or value in _NOTHING:
@@ -82,7 +82,7 @@ def _text(value: Any) -> str:
 
 
 def _hardware(cluster: Cluster, devices: int) -> Iterator[Table]:
-    columns = (column("number"), column("value"), column("source"))
+    columns = (column("number"), column("value", "", "fact"), column("source"))
     parts = (cluster.device, cluster) if devices > 1 else (cluster.device,)
     for each in parts:
         rows = [
@@ -109,4 +109,4 @@ def _tool(subject: Subject) -> Table:
     ]
     if prediction.compiler is not None:
         rows.append(["compiled by", prediction.compiler.release])
-    return table("tool", "Tool and program", (column("what"), column("value")), rows)
+    return table("tool", "Tool and program", (column("what"), column("value", "", "tool")), rows)

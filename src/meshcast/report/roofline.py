@@ -15,6 +15,7 @@ from meshcast.hardware import Device
 from meshcast.report.subject import Scene, Subject
 from meshcast.report.tally import Sums, tallied
 from meshcast.report.work import Launches
+from meshcast.results import percent
 
 MOST_POINTS = 400
 LEAST_SHARE = 1e-5  # of the step, that a group of kernels needs to be on the plot
@@ -103,11 +104,11 @@ def _scene(scene: Scene) -> SceneRoofline:
     notes = []
     if nothing:
         notes.append(
-            f"kernels without arithmetic to speak of take {nothing / step:.1%} of the step and are not on the plot"
+            f"kernels without arithmetic to speak of take {percent(nothing / step)} of the step and are not on the plot"
         )
     if left:
         share = sum(point["share"] for point in left)
-        notes.append(f"{len(left):,} smaller groups of kernels, {share:.2%} of the step, are left out")
+        notes.append(f"{len(left):,} smaller groups of kernels, {percent(share)} of the step, are left out")
     return {"name": scene.name, "points": kept, "note": "; ".join(notes)}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypedDict
 
+from meshcast.base import format_bytes
+from meshcast.report.numbers import shown
 from meshcast.report.subject import Subject
 from meshcast.report.tables import Cell, Table, column, table
 from meshcast.results import Prediction, format_power, percent
@@ -79,7 +81,7 @@ def _verdict(prediction: Prediction) -> str:
         "overhead": "launches and latencies", "idle": "waiting",
     }  # fmt: skip
     name = max(words, key=lambda part: float(getattr(found, part)))
-    return f"Most of it, {getattr(found, name) / found.total:.0%}, goes to {words[name]}."
+    return f"Most of it, {100 * getattr(found, name) / found.total:.0f} %, goes to {words[name]}."
 
 
 def _figures(prediction: Prediction) -> Iterator[Figure]:
@@ -88,17 +90,19 @@ def _figures(prediction: Prediction) -> Iterator[Figure]:
         yield figure("time to first token", served.ttft_s, "s", "ttft")
         yield figure("time per output token", served.tpot_s, "s", "tpot")
     if done is not None and step is not None:
-        each = f"{done.per_device_s:,.4g} {done.unit}/s a device" if done.devices > 1 else ""
+        each = f"{shown(done.per_device_s, f'{done.unit}/s')} a device" if done.devices > 1 else ""
         yield figure("throughput", done.per_s, f"{done.unit}/s", "throughput", each)
     if prediction.mfu is not None:
-        hfu = f"HFU {prediction.hfu:.1%}" if prediction.hfu is not None else ""
+        hfu = f"HFU {percent(prediction.hfu)}" if prediction.hfu is not None else ""
         yield figure("MFU", prediction.mfu, "share", "mfu", hfu)
     use, capacity = prediction.memory, prediction.capacity_bytes
     if use.known:
-        yield figure("peak memory", use.peak, "B", "peak_memory", f"{percent(use.peak / capacity)} of a device's")
+        yield figure(
+            "peak memory", use.peak, "B", "peak_memory", f"{percent(use.peak / capacity)} of {format_bytes(capacity)}"
+        )
     if prediction.breakdown is not None and step and prediction.devices > 1:
         exposed = prediction.breakdown.exposed_communication
-        yield figure("exposed communication", exposed, "s", "exposed", f"{exposed / step:.1%} of the step")
+        yield figure("exposed communication", exposed, "s", "exposed", f"{percent(exposed / step)} of the step")
     if prediction.pipeline is not None and prediction.pipeline.bubble is not None:
         yield figure("bubble", prediction.pipeline.bubble, "share", "bubble", prediction.pipeline.schedule)
     if prediction.energy_j is not None and step:
@@ -147,7 +151,7 @@ def _what_ifs(prediction: Prediction) -> Table | None:
     if not prediction.what_ifs:
         return None
     columns = (
-        column("change"), column("step then", "s", "step_time"), column("times as fast", "ratio"),
+        column("change"), column("step then", "s", "step_time"), column("times as fast", "ratio", "speedup"),
         column("energy", "J", "energy"), column("MFU", "share", "mfu"),
     )  # fmt: skip
     rows = ([each.change, each.step_time_s, each.speedup, each.energy_j, each.mfu] for each in prediction.what_ifs)

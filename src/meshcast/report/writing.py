@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import MeshcastError, UsageError, check_place, expect, format_bytes, room_for_nesting, write_whole
+from meshcast.base import (
+    MeshcastError,
+    UsageError,
+    check_place,
+    expect,
+    format_bytes,
+    piece,
+    room_for_nesting,
+    write_whole,
+)
 from meshcast.jobs import chosen_options, predict, predict_with_job
 from meshcast.options import Options
 from meshcast.report.comparison import is_comparison
@@ -118,15 +127,19 @@ def write_report(
 def _predicted(
     target: Any, options: Options, fidelities: Sequence[str], command: Sequence[str]
 ) -> tuple[ReportData, Prediction]:
-    prediction, job = predict_with_job(target, options)
+    pieces = len(fidelities) + 2  # the answer, those of other fidelities, and what is drawn of them
+    with piece(f"1 of {pieces}", done=0, total=pieces):
+        prediction, job = predict_with_job(target, options)
     others: list[tuple[str, Prediction | MeshcastError]] = []
-    for name in fidelities:
-        try:
-            others.append((name, predict(target, options.having(fidelity=name, levers=False, what_if=()))))
-        except MeshcastError as error:
-            others.append((name, error))
-    subject = subject_of(prediction, job, others=tuple(others), command=shlex.join(command))
-    return prediction_data(subject), prediction
+    for number, name in enumerate(fidelities, 1):
+        with piece(f"{number + 1} of {pieces}, {name}", done=number, total=pieces):
+            try:
+                others.append((name, predict(target, options.having(fidelity=name, levers=False, what_if=()))))
+            except MeshcastError as error:
+                others.append((name, error))
+    with piece(f"{pieces} of {pieces}", done=pieces - 1, total=pieces):
+        subject = subject_of(prediction, job, others=tuple(others), command=shlex.join(command))
+        return prediction_data(subject), prediction
 
 
 def _command(target: Any, options: Options, out: Path) -> list[str]:

@@ -16,10 +16,19 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.staticfiles import StaticFiles
 
 from meshcast.base import VERSION
-from meshcast.report import VENDORED
+from meshcast.report import STATIC as REPORT_FILES
 from meshcast.serve.guard import LOOPBACK, REPORT_POLICY, UPLOADS, Guard
 from meshcast.serve.limits import ServeLimits
-from meshcast.serve.messages import Configuration, ErrorAnswer, Made, Pending, SearchRequest, SearchState, Uploaded
+from meshcast.serve.messages import (
+    Configuration,
+    ErrorAnswer,
+    Made,
+    Part,
+    Pending,
+    SearchRequest,
+    SearchState,
+    Uploaded,
+)
 from meshcast.serve.pool import WORKER, PageAnswer, QuestionJob, WorkerPool, error_body
 from meshcast.serve.problems import add_errors, sent
 from meshcast.serve.searches import SearchDesk
@@ -78,9 +87,8 @@ def create_app(
     add_errors(app)
     _add_questions(app)
     _add_searches(app)
-    app.mount(
-        "/vendor", StaticFiles(directory=VENDORED), name="vendored"
-    )  # the plots' library, which reports have inside
+    # What reports have inside: the styles and scripts of their sections, and the plots' library.
+    app.mount("/report", StaticFiles(directory=REPORT_FILES), name="report")
     app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     return app
 
@@ -98,6 +106,11 @@ def _add_questions(app: FastAPI) -> None:
     async def predict(asked: Configuration, wait: Wait = QUICK_S) -> Response:
         """Answers with what `meshcast predict --json` prints, `meshcast.prediction/1`."""
         return await _of_configuration(app, "predict", asked, wait)
+
+    @app.post("/api/sections", summary="Sections of a report of a configuration", responses=PROBLEMS)
+    async def sections(asked: Configuration, part: Part = "summary", wait: Wait = QUICK_S) -> Response:
+        """Answers with the prediction and its sections, as HTML and as the data that the report's scripts draw from."""
+        return await _of_configuration(app, "sections", asked, wait, part=part)
 
     @app.post(
         UPLOADS,
@@ -203,7 +216,7 @@ def _plain(asked: Configuration) -> dict[str, Any]:
     return asked.model_dump()
 
 
-async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait: float) -> Response:
+async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait: float, **more: str) -> Response:
     """A question about a configuration, with the bytes of its program where it has one."""
     plain, data = _plain(asked), b""
     if asked.program is not None:
@@ -212,8 +225,8 @@ async def _of_configuration(app: FastAPI, kind: str, asked: Configuration, wait:
             gone = error_body("gone", "the server does not hold this program any more", fix="drop the file again")
             return sent(PageAnswer(status=410, body=gone))
         plain["program_name"], data = held
-    question = {"kind": kind, "asked": plain}
-    if kind == "report":
+    question = {"kind": kind, "asked": plain, **more}
+    if kind != "predict":
         question["command"] = asked.command(plain.get("program_name"))
     return await _asked(app, question, data, wait=wait)
 

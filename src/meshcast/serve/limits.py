@@ -18,6 +18,7 @@ class ServeLimits:
         programs_bytes: Of all programs that are held; the one that was used least recently goes first.
         answer_s: Seconds that one prediction may take.
         memory_bytes: Of address space that a worker may have.
+        worker_bytes: Of memory that a worker may hold between questions; one with more is replaced.
         wait_s: Seconds that a request is held open for its answer, at the most.
         waiting: Questions that wait for a worker; more are refused.
         answers: Answers that are held.
@@ -32,6 +33,7 @@ class ServeLimits:
     programs_bytes: int = 128 * 2**20
     answer_s: float = 120.0
     memory_bytes: int = READER_BYTES
+    worker_bytes: int = 1536 * 2**20
     wait_s: float = 20.0
     waiting: int = 64
     answers: int = 512

@@ -57,10 +57,11 @@ def serve_page(options: ServeOptions) -> None:
     listening = _socket(options)
     host, port = listening.getsockname()[:2]
     app = create_app(runs=options.runs, workers=options.workers, hosts=_hosts(options))
-    shown = "localhost" if ipaddress.ip_address(host).is_loopback else host
+    address = ipaddress.ip_address(host)  # "all addresses" is no name that browsers may call it by
+    shown = "localhost" if address.is_loopback or address.is_unspecified else host
     print(f"meshcast: the page is at http://{shown}:{port}/ (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    if not ipaddress.ip_address(host).is_loopback:
-        print("meshcast: others can reach it there: it asks nobody who they are", file=sys.stderr, flush=True)
+    if not address.is_loopback:
+        print("meshcast: others can reach it: it asks nobody who they are", file=sys.stderr, flush=True)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_keep_alive=15, timeout_graceful_shutdown=3,
         server_header=False, limit_concurrency=256, h11_max_incomplete_event_size=64 * 2**10,

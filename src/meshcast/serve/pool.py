@@ -208,6 +208,10 @@ class WorkerPool:
             return _problem(UNPROCESSABLE if given else BROKEN, "bug", str(error), lasting=False)
         line, _, body = found.partition(b"\n")
         how = json.loads(line)
+        if how.get("resident", 0) > self._limits.worker_bytes:
+            # Its caches count programs, not bytes: a new one starts empty, and loads ahead of its next question.
+            child.close()
+            self._cold[child] = 0
         if how["ok"]:
             return PageAnswer(status=200, body=body, media_type=how["type"])
         # What an upload makes of us is the upload's fault to whoever sent it; it is never an error of the server.

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import shlex
 import sys
 import tempfile
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from meshcast.base import BugError, MeshcastError, UsageError, listening, serve, write_whole
+from meshcast.base import BugError, MeshcastError, UsageError, listening, piece, serve, write_whole
 from meshcast.serve.pool import error_body
+
+if TYPE_CHECKING:
+    from meshcast.serve.messages import Part
 
 USUAL = {"fidelity": "auto", "network": "alpha-beta", "lowering": "auto", "clocks": "sustained"}
 WARMING_UP = "llama3-tiny"
@@ -54,6 +59,7 @@ class PageWorker:
             "catalogue": lambda question, data: self._catalogue(),
             "choices": lambda question, data: self._choices(question["asked"]),
             "predict": lambda question, data: _as_json(self._prediction(question["asked"], data)),
+            "sections": lambda question, data: _as_json(self._sections(question, data)),
             "report": lambda question, data: self._report(question["asked"], question["command"], data),
             "folder": lambda question, data: self._report_of(Path(question["folder"])),
             "program": lambda question, data: _as_json(self._described(question["name"], data)),
@@ -72,12 +78,9 @@ class PageWorker:
 
     def _warm(self, step: int) -> tuple[str, bytes]:
         """Does what the first prediction would have to do first: a page that is opened then finds it done."""
-        from meshcast.jobs import predict
-
         if step:
-            predict(
-                WARMING_UP, on="h100-sxm", plan="fsdp=2", settings={"batch": "2"}, lowering="modelled", levers=False
-            )
+            asked = {"on": "h100-sxm", "plan": "fsdp=2", "settings": {"batch": "2"}, "lowering": "modelled"}
+            self._drawn(WARMING_UP, {**asked, "levers": False}, "summary", ())
         else:
             import jax  # noqa: F401  # two seconds of it
 
@@ -89,6 +92,20 @@ class PageWorker:
 
         target, options = self._asked(asked, data)
         return predict(target, **options).to_json()
+
+    def _sections(self, question: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+        target, options = self._asked(question["asked"], data)
+        return self._drawn(target, options, question["part"], question["command"])
+
+    def _drawn(self, target: Any, options: Mapping[str, Any], part: Part, command: Sequence[str]) -> dict[str, Any]:
+        from meshcast.jobs import chosen_options, predict_with_job
+        from meshcast.report import subject_of
+        from meshcast.serve.sections import sections_answer
+
+        with piece("1 of 2", done=0, total=2):
+            prediction, job = predict_with_job(target, chosen_options(None, options, where="sections"))
+        with piece("2 of 2", done=1, total=2):
+            return sections_answer(subject_of(prediction, job, command=shlex.join(command)), part)
 
     def _report(self, asked: Mapping[str, Any], command: list[str], data: bytes) -> tuple[str, bytes]:
         from meshcast.report import write_report
@@ -144,7 +161,15 @@ class PageWorker:
 
 
 def _told(how: dict[str, Any], body: bytes) -> bytes:
-    return json.dumps(how).encode() + b"\n" + body
+    return json.dumps({**how, "resident": _resident()}).encode() + b"\n" + body
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds: what it keeps of programs, and what Python gives back late or never."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    except OSError:  # not on Linux: the most that it ever held, in bytes there
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _as_json(value: dict[str, Any]) -> tuple[str, bytes]:

@@ -7,6 +7,7 @@ tested on real ones that nothing was learnt from, and compared with the same tra
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import tell
+from meshcast.base import piece
 from meshcast.chakra import COLLECTIVE_CODES
 from meshcast.evidence import spearman
 from meshcast.jobs import predict
@@ -106,12 +107,18 @@ def evaluate(model: GraphModel, corpus: Sequence[OpGraph], *, graphs: int, seed:
         "copy and perturb": [perturbed_copy(_of_family(known, each), random) for each in templates],
         "chance": [random_graph(_of_family(known, each), random) for each in templates],
     }
-    timed = {graph.name: _seconds(graph, on) for graph in corpus}
+    number = itertools.count()
+
+    def seconds(graph: OpGraph, total: int = len(corpus) + graphs * len(made)) -> float:
+        done = next(number)
+        with piece(f"step {done + 1} of {total} graphs", done=done, total=total):
+            return _seconds(graph, on)
+
+    timed = {graph.name: seconds(graph) for graph in corpus}
     tested = [timed[graph.name] for graph in apart]
     surrogates = {"real": _surrogate("real", known, [timed[graph.name] for graph in known], apart, tested)}
     for name, row in made.items():
-        tell(f"steps of graphs: {name}")
-        surrogates[name] = _surrogate(name, row, [_seconds(graph, on) for graph in row], apart, tested)
+        surrogates[name] = _surrogate(name, row, [seconds(graph) for graph in row], apart, tested)
     return Evaluation(
         graphs=len(ours), valid=sum(not graph.complaints() for graph in ours), held_out=len(apart),
         distances={name: distances(row, apart) for name, row in {"real": known, **made}.items()}, surrogates=surrogates,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.base import told_each
 from meshcast.tables.placing import PlacedTable, ShardingProblem
 from meshcast.tables.sharding import Sharding
 from meshcast.tables.step import LOADS, Load
@@ -57,7 +58,8 @@ def search(problem: ShardingProblem, *, tries: int | None = None, seed: int = 0)
     baselines = {name: (tuple(plan), problem.simulated(plan)) for name, plan in plans.items()}
     starts = sorted([*plans.values(), _one_by_one(problem), *_mixed(problem)], key=problem.step)
     found = [*plans.values(), starts[0]]
-    for start in _unlike(starts)[:STARTS]:
+    chosen = _unlike(starts)[:STARTS]
+    for start in told_each(chosen, len(chosen), "plans improved"):
         state = _State(problem, start)
         state.improve(tries // (2 * STARTS))
         state.rebuild(tries // (2 * STARTS), random.Random(seed))

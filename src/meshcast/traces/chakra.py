@@ -19,6 +19,7 @@ from meshcast.base import (
     format_bytes,
     nearest,
     ranges,
+    told_each,
     whole_files,
 )
 from meshcast.chakra import (
@@ -137,7 +138,10 @@ def write(job: JobTrace, wanted: ChakraFiles, what: Planned | None = None) -> di
     with whole_files(wanted.prefix, fix=ANOTHER_PLACE) as staged:
         _check_room(wanted.prefix.parent, what)
         _without_earlier(staged, wanted, {rank for rank, _ in what.files})
-        write_all((staged.path(wanted.path(rank)), partial(files.file, rank)) for rank, files in what.files)
+        write_all(
+            (staged.path(wanted.path(rank)), partial(files.file, rank))
+            for rank, files in told_each(what.files, len(what.files), "ranks written")
+        )
         _write_json(staged.path(wanted.groups), job.groups.listed())
         for file, text in wanted.inputs.values():
             staged.path(wanted.astra / file).write_text(text, encoding="utf-8")

@@ -18,6 +18,7 @@ from meshcast.base import (
     format_bytes,
     format_time,
     parse_ranges,
+    told_each,
     whole_file,
     whole_files,
 )
@@ -188,7 +189,7 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     sizes: dict[Path, int] = {}
     slices = 0
     with whole_files(request.out, fix=ANOTHER_PLACE) as staged:
-        for rank, kind in ranks:
+        for rank, kind in told_each(ranks, len(ranks), "ranks written"):
             path = rank_path(request.out, rank, len(ranks))
             with staged.open(path) as out:
                 slices += write_kineto(job, rank, rank_name(rank, kind, request.ranks), kind, out)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from meshcast.base import UnsupportedError, how_to_install
+from meshcast.base import UnsupportedError, how_to_install, told_each
 from meshcast.traces.levels import use_levels
 from meshcast.traces.slices import JobTimeline, Level, RankTimeline, Slice, laned
 from meshcast.traces.timelines import rank_name
@@ -44,7 +44,7 @@ def write_perfetto(
     builder, messages = load_builder()
     written = _Written(builder=builder(out), messages=messages)
     written.begin(job)
-    for rank, kind in drawn:
+    for rank, kind in told_each(drawn, len(drawn), "kinds of rank drawn"):
         written.rank(job, rank, rank_name(rank, kind, asked), kind, {number for number, _ in drawn})
     written.received()
     return {"slices": written.slices, "arrows": written.arrows, "values": written.values}

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import assert_never
 
-from meshcast.base import AnsweredOnce, BugError, MeshcastError, UsageError, expect, nearest, tell
+from meshcast.base import AnsweredOnce, BugError, MeshcastError, UsageError, expect, nearest, piece
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.evidence.comparison.cell import Ask, Cell, predicted_cell, refused_cell
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
@@ -308,8 +308,8 @@ def comparison_answers(grid: ComparisonGrid, folder: RunFolder | None = None, to
     """Every question's answer, coarse fidelities first: they take milliseconds, and an interrupted run has them all."""
     asks = sorted(grid.asks, key=lambda ask: grid.fidelities.index(ask.fidelity))
     for number, ask in enumerate(asks, 1):
-        tell(f"{number - 1} of {len(asks)} answered, now {ask}", done=number - 1, total=len(asks))
-        with told(f"{number} of {len(asks)}: {ask}"):
+        said = f"{number - 1} of {len(asks)} answered, now {ask}"
+        with told(f"{number} of {len(asks)}: {ask}"), piece(said, done=number - 1, total=len(asks)):
             cell = _answer(ask, grid, folder)
         yield cell
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 
-from meshcast.base import MeshcastError, tell
+from meshcast.base import MeshcastError, piece
 from meshcast.jobs.levers.candidate import Candidate, Question, by_promise
 from meshcast.jobs.levers.fitting import with_fixes
 from meshcast.jobs.levers.hardware import of_hardware
@@ -90,9 +90,10 @@ def _tried(question: Question, again: Again, limit: int) -> list[tuple[Candidate
     if limit < 1:
         return answered
     for candidate in candidates(question)[: _REFUSED * limit]:
-        tell(f"what would help: {len(answered)} of {limit} changes tried", done=len(answered), total=limit)
+        said = f"what would help: {len(answered)} of {limit} changes tried"
         try:
-            answered.append((candidate, again(candidate.options.having(levers=False)).prediction))
+            with piece(said, done=1 + len(answered), total=1 + limit):  # the question itself was the first
+                answered.append((candidate, again(candidate.options.having(levers=False)).prediction))
         except MeshcastError:
             continue
         if len(answered) == limit:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from meshcast.base import AnsweredOnce, KeptBeside, UnsupportedError, UsageError
+from meshcast.base import AnsweredOnce, KeptBeside, UnsupportedError, UsageError, piece
 from meshcast.hardware import HEALTHY, Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.nodes.one_channel import one_channel_run
@@ -148,12 +148,24 @@ class PipelineJob:
 
     def _prepared(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         """One of its programs on the hardware of one stage, and the names of its results; each is prepared once."""
-        return self._kept.answer(program_key(target), lambda: self._prepare(target))
+        return self._kept.answer(program_key(target), lambda: self._counted(target))
+
+    @cached_property
+    def _programs(self) -> int:
+        """How many programs it has, equal ones once."""
+        parts = self.pipeline.parts
+        targets = (each for part in parts for each in (part.forward, part.backward, part.weight, part.update))
+        return len({program_key(each) for each in targets if each is not None})
 
     @cached_property
     def _of_stages(self) -> Options:
         """What the programs of stages are asked with: devices and their state are the job's."""
         return self.options.having(devices=None, conditions=HEALTHY)
+
+    def _counted(self, target: Any) -> tuple[Run, tuple[str, ...]]:
+        number = min(self._kept.count + 1, self._programs)
+        with piece(f"program {number} of {self._programs}", done=number - 1, total=self._programs):
+            return self._prepare(target)
 
     def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         if not self.brief or not isinstance(target, Program):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from meshcast.base import tell
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.planned.attending import unfused_note
@@ -19,6 +20,8 @@ from meshcast.options import Options, chosen_estimators, chosen_lowering
 from meshcast.partition import partition
 from meshcast.programs import CaptureOptions, ObjectSource, Program, Source
 from meshcast.results import Prediction
+
+_STAGES = 3  # that a person hears of: capturing, lowering, estimating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,7 @@ class ProgramJob:
     def program(self) -> Program:
         """What runs on all devices, captured for their platform."""
         asked = self.options.program
+        tell("capturing it", done=0, total=_STAGES)
         return self.source.program(
             CaptureOptions(
                 platform=self.device.platform,
@@ -78,6 +82,7 @@ class ProgramJob:
         """The kernels that one device runs."""
         options = self.options
         whose = WhoseKernels(asked=options.asked_lowering, lowering=chosen_lowering(options, self.program, self.device))
+        tell("partitioning and lowering it", done=1, total=_STAGES)
         return lowered_program(
             self.program, self.mesh, self.device, whose=whose, reading=options.program, lowering=options.lowering
         )
@@ -105,7 +110,9 @@ class ProgramJob:
 
     def predict(self) -> Prediction:
         """How it will run; where it does not fit, with what takes the model's memory."""
-        found = self.run.predict()
+        run = self.run
+        tell("estimating its kernels", done=2, total=_STAGES)
+        found = run.predict()
         return found if self.brief else with_memory_words(found, self.asked, self.given, self.device)
 
     def untimed(self) -> Prediction:

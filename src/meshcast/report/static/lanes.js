@@ -1,6 +1,7 @@
 // Lanes over time on a canvas: the timeline of kinds of rank, and the schedule of a pipeline. Zoomed by buttons, keys, Ctrl and the wheel.
 "use strict";
-const Lanes = (() => {
+const reportLanes = (Page) => {
+  const Report = Page.report;
   const AXIS = 26, GAP = 4, HEAD = 20;
 
   // `rows`: {label, head, height, slices: [start, duration, what, ...], marked: Set, colour(what), text(what), tip(what, start, duration)}
@@ -27,7 +28,7 @@ const Lanes = (() => {
       const pen = canvas.getContext("2d");
       pen.setTransform(ratio, 0, 0, ratio, 0, 0);
       const [ink, soft, faint, line, paper, path] = ["ink", "soft", "faint", "line", "paper", "path"].map(Page.colour);
-      const font = getComputedStyle(document.body).fontFamily;
+      const font = Page.font();
       pen.fillStyle = paper;
       pen.fillRect(0, 0, state.width, y);
       axis(pen, y, { soft, line, font });
@@ -249,7 +250,7 @@ const Lanes = (() => {
     });
   };
 
-  for (const host of document.querySelectorAll('[data-plot="timeline"]')) timeline(host, Report.sections.timeline.scenes.find((scene) => scene.name === host.dataset.name));
-  for (const host of document.querySelectorAll('[data-plot="pipeline"]')) pipeline(host, Report.sections.pipeline);
+  for (const host of Page.root.querySelectorAll('[data-plot="timeline"]')) timeline(host, Report.sections.timeline.scenes.find((scene) => scene.name === host.dataset.name));
+  for (const host of Page.root.querySelectorAll('[data-plot="pipeline"]')) pipeline(host, Report.sections.pipeline);
   return { view };
-})();
+};

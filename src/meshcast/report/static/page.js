@@ -1,9 +1,13 @@
-// The page itself: data, theme, tooltips, sorting, which pass is shown, printing. Texts go into the page as text, never as HTML.
+// A view of a report: its tooltips, what it sorts and which pass it shows, in a document of its own or in a part of another page (a shadow
+// root). Texts go into the page as text, never as HTML.
 "use strict";
-const Report = JSON.parse(document.getElementById("report-data").textContent);
-const Page = (() => {
-  const tip = document.getElementById("tip");
+const reportView = (root, report) => {
+  const ended = new AbortController();  // of a view that is taken from the page
+  const listen = (target, name, act, more = {}) => target.addEventListener(name, act, { ...more, signal: ended.signal });
+  const base = root.host || document.documentElement;
+  const tip = root.getElementById("tip");
   const drawn = [];  // what draws itself again when colours or sizes change
+  const undone = [];  // what is let go of at the end
 
   const element = (name, text, className) => {
     const made = document.createElement(name);
@@ -11,7 +15,7 @@ const Page = (() => {
     if (className) made.className = className;
     return made;
   };
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const colour = (name) => getComputedStyle(base).getPropertyValue(`--${name}`).trim();
 
   // Lines of a tooltip: [label, value] pairs below a title, and what the number means.
   const lines = (title, pairs, meaning) => {
@@ -43,7 +47,7 @@ const Page = (() => {
     const pairs = [];
     if (title && value !== undefined) pairs.push([title, Units.shown(Number(value), unit)]);
     else if (value !== undefined && target.matches(".q, td")) pairs.push(["exactly", `${value}${unit && unit !== "share" && unit !== "count" ? ` ${unit}` : ""}`]);
-    return lines("", pairs, Report.glossary[term] || "");
+    return lines("", pairs, report.glossary[term] || "");
   };
   const hovered = (event) => {
     const target = event.target.closest ? event.target.closest("[data-term]") : null;
@@ -51,49 +55,37 @@ const Page = (() => {
     const box = target.getBoundingClientRect();
     show(meaning(target), event.type === "focusin" ? box.left : event.clientX, event.type === "focusin" ? box.bottom - 12 : event.clientY);
   };
-  document.addEventListener("pointerover", hovered);
-  document.addEventListener("focusin", hovered);
-  document.addEventListener("focusout", hide);
-  document.addEventListener("scroll", hide, { passive: true });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  listen(root, "pointerover", hovered);
+  listen(root, "focusin", hovered);
+  listen(root, "focusout", hide);
+  if (root.host) listen(root.host, "pointerleave", hide);
+  listen(document, "scroll", hide, { passive: true });
+  listen(document, "keydown", (event) => { if (event.key === "Escape") hide(); });
 
   // Colours: the reader's system decides until the switch does.
   const isDark = () => {
     const chosen = document.documentElement.dataset.theme;
-    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    return chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
   };
   const redraw = () => { for (const draw of drawn) draw(); };
-  document.getElementById("theme").addEventListener("click", () => {
-    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-    redraw();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  document.getElementById("print").addEventListener("click", () => print());
-  let before = null;
-  addEventListener("beforeprint", () => {
-    before = document.documentElement.dataset.theme || "";
-    document.documentElement.dataset.theme = "light";
-    for (const each of document.querySelectorAll("details:not([open])")) { each.open = true; each.dataset.printed = ""; }
-    redraw();
-  });
-  addEventListener("afterprint", () => {
-    if (before) document.documentElement.dataset.theme = before; else delete document.documentElement.dataset.theme;
-    for (const each of document.querySelectorAll("details[data-printed]")) { each.open = false; delete each.dataset.printed; }
-    redraw();
-  });
+  listen(matchMedia("(prefers-color-scheme: dark)"), "change", redraw);
+
+  // Lengths of bars, which templates leave as numbers: a page may not take styles that stand in its markup.
+  for (const each of root.querySelectorAll("[data-grow]")) each.style.flexGrow = each.dataset.grow;
+  for (const each of root.querySelectorAll("[data-part]")) each.style.setProperty("--part", each.dataset.part);
 
   // Which pass of several is shown, everywhere at once.
-  document.addEventListener("click", (event) => {
+  listen(root, "click", (event) => {
     const chosen = event.target.closest("[data-choose]");
     if (chosen) {
       const name = chosen.dataset.choose;
-      for (const each of document.querySelectorAll("[data-choose]")) each.setAttribute("aria-pressed", String(each.dataset.choose === name));
-      for (const each of document.querySelectorAll("[data-scene]")) each.hidden = each.dataset.scene !== name;
+      for (const each of root.querySelectorAll("[data-choose]")) each.setAttribute("aria-pressed", String(each.dataset.choose === name));
+      for (const each of root.querySelectorAll("[data-scene]")) each.hidden = each.dataset.scene !== name;
       redraw();
     }
     const copied = event.target.closest("[data-copy]");
     if (copied) {
-      const text = document.getElementById(copied.dataset.copy).textContent;
+      const text = root.getElementById(copied.dataset.copy).textContent;
       const done = (said) => { copied.textContent = said; setTimeout(() => { copied.textContent = "Copy"; }, 1500); };
       if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => done("Copied"), () => done("Select it by hand"));
       else done("Select it by hand");
@@ -101,7 +93,7 @@ const Page = (() => {
   });
 
   // Tables that can be sorted: by numbers where a cell has one, else by texts.
-  for (const table of document.querySelectorAll("table.sortable")) {
+  for (const table of root.querySelectorAll("table.sortable")) {
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, place) => {
       const button = element("button", head.textContent);
@@ -122,22 +114,10 @@ const Page = (() => {
     });
   }
 
-  // The section that is being read, in the list of sections.
-  const links = new Map([...document.querySelectorAll(".side a")].map((link) => [link.getAttribute("href").slice(1), link]));
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      for (const link of links.values()) link.removeAttribute("aria-current");
-      const link = links.get(entry.target.id);
-      if (!link) continue;
-      link.setAttribute("aria-current", "true");
-      const list = link.closest(".side");
-      if (list.scrollWidth > list.clientWidth) list.scrollLeft = link.offsetLeft - 40;
-    }
-  }, { rootMargin: "-20% 0px -70% 0px" });
-  for (const section of document.querySelectorAll("main > .section")) seen.observe(section);
-
   let waiting = 0;
-  addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(redraw); });
-  return { element, colour, lines, show, hide, isDark, redraw, draws: (draw) => { drawn.push(draw); draw(); } };
-})();
+  listen(window, "resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(redraw); });
+  const font = () => getComputedStyle(root.host || document.body).fontFamily;
+  const draws = (draw, undo) => { drawn.push(draw); if (undo) undone.push(undo); draw(); };
+  const end = () => { ended.abort(); for (const undo of undone) undo(); };
+  return { root, report, element, colour, font, lines, show, hide, isDark, redraw, listen, draws, end };
+};

@@ -1,6 +1,7 @@
 // The embedded trace: downloaded, or handed to ui.perfetto.dev as its documentation describes: PING until it answers PONG, then the trace.
 "use strict";
-(() => {
+const reportTraces = (Page) => {
+  const Report = Page.report;
   const ORIGIN = "https://ui.perfetto.dev";
   const PATIENCE_MS = 12000;
   const bytes = (trace) => Uint8Array.from(atob(trace.data), (letter) => letter.charCodeAt(0));
@@ -35,10 +36,10 @@
     const done = () => { clearInterval(asking); removeEventListener("message", answered); };
     addEventListener("message", answered);
   };
-  document.addEventListener("click", (event) => {
+  Page.listen(Page.root, "click", (event) => {
     const opened = event.target.closest("[data-perfetto]");
     if (opened) open(Report.traces[Number(opened.dataset.perfetto)], opened.parentElement.querySelector("[data-said]"));
     const taken = event.target.closest("[data-download]");
     if (taken) download(Report.traces[Number(taken.dataset.download)]);
   });
-})();
+};

@@ -1,6 +1,7 @@
 // Plots by ECharts: roofline, memory, power, who sends to whom, comparisons. Tooltips are made of elements, so that names stay text.
 "use strict";
-const Plots = (() => {
+const reportPlots = (Page) => {
+  const Report = Page.report;
   const scene = (name, host) => Report.sections[name].scenes.find((each) => each.name === host.dataset.name);
   const tooltip = (formatter) => ({
     formatter: (given) => formatter(given), confine: true, borderWidth: 0, backgroundColor: Page.colour("ink"), padding: [8, 12],
@@ -11,16 +12,17 @@ const Plots = (() => {
     axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true, formatter: (value) => (unit === "share" ? `${Number((100 * value).toPrecision(3))} %` : Units.shown(value, unit)) },
     nameTextStyle: { color: Page.colour("soft"), fontSize: 12 }, minorSplitLine: { show: false }, ...more,
   });
+  const renderer = Page.root.host ? "canvas" : "svg";  // SVG has styles in its markup, which the page on localhost does not take
   // A chart on a host, made again whenever colours or sizes change; what is returned makes it again for other reasons.
   const chart = (host, options, made = () => {}) => {
     let plot = null;
     const draw = () => {
       if (!host.clientWidth) return;  // not shown
       if (plot && (plot.getWidth() !== host.clientWidth || plot.getHeight() !== host.clientHeight)) plot.resize();
-      if (!plot) { plot = echarts.init(host, null, { renderer: "svg" }); made(plot); }
-      plot.setOption({ animation: false, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily }, ...options(host.clientWidth) }, true);
+      if (!plot) { plot = echarts.init(host, null, { renderer }); made(plot); }
+      plot.setOption({ animation: false, textStyle: { fontFamily: Page.font() }, ...options(host.clientWidth) }, true);
     };
-    Page.draws(draw);
+    Page.draws(draw, () => plot && plot.dispose());
     return draw;
   };
   const table = (title, pairs, meaning) => { const box = Page.lines(title, pairs, meaning); for (const row of box.querySelectorAll(".row")) row.style.cssText = "display:flex;justify-content:space-between;gap:18px"; return box; };
@@ -183,6 +185,6 @@ const Plots = (() => {
   };
 
   const kinds = { roofline, memory, power, matrix, comparison };
-  for (const host of document.querySelectorAll(".plot[data-plot]")) if (kinds[host.dataset.plot]) kinds[host.dataset.plot](host);
+  for (const host of Page.root.querySelectorAll(".plot[data-plot]")) if (kinds[host.dataset.plot]) kinds[host.dataset.plot](host);
   return { chart, axis, tooltip, table, zoomed };
-})();
+};

@@ -1,10 +1,11 @@
 // A search's points: the front of two measures, parallel coordinates that filter, and a table that follows.
 "use strict";
-(() => {
+const reportSearch = (Page, Plots) => {
+  const Report = Page.report;
   const data = Report.sections.exploration && Report.sections.exploration.points;
   if (!data) return;
   const MOST_ROWS = 400;
-  const place = document.getElementById("points");
+  const place = Page.root.getElementById("points");
   const state = { words: [], ranges: new Map(), sort: null, down: false };
   const isFront = new Set(data.front), isBest = new Set(data.best);
   const value = (row, column) => data.rows[row][column];
@@ -58,6 +59,7 @@
         const text = Units.shown(value(number, at), column.unit);
         const cell = Page.element("td", text, numeric[at] ? "num" : text.length > 32 ? "long" : "");
         if (numeric[at] && value(number, at) !== null) cell.dataset.value = String(value(number, at));
+        if (column.term) cell.dataset.term = column.term;
         line.append(cell);
       });
       return line;
@@ -73,8 +75,8 @@
   // The front of two measures among the points that are kept.
   const axes = { x: data.x, y: data.y };
   const less = new Map(data.measures.map((measure) => [measure.place, measure.less]));
-  const logarithmic = document.querySelector("[data-log]");
-  for (const select of document.querySelectorAll("[data-axis]")) select.addEventListener("change", () => { axes[select.dataset.axis] = Number(select.value); refresh(); });
+  const logarithmic = Page.root.querySelector("[data-log]");
+  for (const select of Page.root.querySelectorAll("[data-axis]")) select.addEventListener("change", () => { axes[select.dataset.axis] = Number(select.value); refresh(); });
   logarithmic.addEventListener("change", () => refresh());
   // Decades are for what differs by factors: within one of them a logarithmic axis has next to no ticks.
   const wide = (column) => { const all = data.rows.map((row) => row[column]).filter((cell) => cell > 0); return all.length > 1 && Math.max(...all) / Math.min(...all) > 30; };
@@ -89,7 +91,7 @@
   let shownRows = data.rows.map((_, number) => number);
   const named = (column) => data.measures.find((measure) => measure.place === column)?.title || data.columns[column].title;
   let drawFront = null;
-  const host = document.querySelector('[data-plot="front"]');
+  const host = Page.root.querySelector('[data-plot="front"]');
   const frontOptions = (width) => {
     const rows = shownRows.filter((number) => value(number, axes.x) !== null && value(number, axes.y) !== null);
     const positive = rows.every((number) => value(number, axes.x) > 0 && value(number, axes.y) > 0);
@@ -118,7 +120,7 @@
   };
 
   // Parallel coordinates: a line for each point, axes for what varies and what is measured.
-  const parallelHost = document.querySelector('[data-plot="parallel"]');
+  const parallelHost = Page.root.querySelector('[data-plot="parallel"]');
   const parallelOptions = () => ({
     parallel: { left: 46, right: 90, top: 52, bottom: 22, parallelAxisDefault: { nameTextStyle: { color: Page.colour("soft"), fontSize: 11 }, nameGap: 14, areaSelectStyle: { color: Page.colour("accent"), borderColor: Page.colour("accent"), opacity: 0.2, width: 18 } } },
     parallelAxis: data.axes.map((column, at) => ({
@@ -146,4 +148,4 @@
     });
     refresh();
   }));
-})();
+};

@@ -7,7 +7,6 @@ function fill(element, attributes, children) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "value") element.value = value;
-    else if (name === "width_share") element.style.setProperty("width", `${(100 * value).toFixed(2)}%`);
     else if (value === true) element.setAttribute(name, "");
     else element.setAttribute(name, String(value));
   }

@@ -3,6 +3,7 @@
 import { call } from "./api.js";
 import { begin, give as giveControls } from "./controls.js";
 import { notice } from "./dom.js";
+import { redraw } from "./sections.js";
 import { give as giveSearch, runsList, searchForm, watch } from "./search.js";
 import { recall, remember, state } from "./state.js";
 
@@ -22,6 +23,7 @@ function theme(name) {
   document.documentElement.dataset.theme = name;
   try { localStorage.setItem("meshcast-theme", name); } catch { /* not kept, then */ }
   document.getElementById("theme").title = `Light or dark: ${name}`;
+  redraw();
 }
 
 // The address holds what is configured: a jump to the answer must not take its place.

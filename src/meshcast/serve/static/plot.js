@@ -1,7 +1,7 @@
 // Points of a search: one objective over another, the front joined. By ECharts, which reports have too: zoomed by a frame or with
 // Ctrl and the wheel, told under the pointer, its kinds switched off in the legend.
 
-import { h, notice } from "./dom.js";
+import { h } from "./dom.js";
 
 const WIDE = 30; // times between the least and the most from which an axis counts in decades
 
@@ -12,14 +12,6 @@ export function front(points, x, y) {
   let best = Infinity;
   for (const point of sorted) if (y.sign * y.of(point) < best) { best = y.sign * y.of(point); found.push(point); }
   return found;
-}
-
-let library = null;
-function loaded() {
-  library ??= new Promise((done, failed) => {
-    document.head.append(h("script", { src: "vendor/echarts.min.js", onload: () => done(window.echarts), onerror: () => failed(new Error("The plots' library does not load.")) }));
-  });
-  return library;
 }
 
 const host = h("div", { class: "plot", role: "img" });
@@ -79,6 +71,6 @@ export function scatter(points, x, y, { label, chosen, pick }) {
   host.dataset.points = drawn.length;
   host.dataset.front = front(drawn, x, y).length;
   host.setAttribute("aria-label", `${y.name} over ${x.name} of ${drawn.length} plans, ${host.dataset.front} of them on the front; the table below has them all`);
-  loaded().then(draw, (error) => notice(error.message, "error"));
+  draw();
   return host;
 }

@@ -3,7 +3,7 @@
 import { call, Problem } from "./api.js";
 import { h, notice, replace } from "./dom.js";
 import * as format from "./format.js";
-import { METRICS, PARTS } from "./metrics.js";
+import { SectionsView } from "./sections.js";
 import { asked, command, LETTERS, state } from "./state.js";
 
 const shown = new Map(); // by configuration's place: what its card shows, and who waits for it
@@ -11,33 +11,40 @@ const shown = new Map(); // by configuration's place: what its card shows, and w
 export async function refresh(place) {
   const config = state.configs[place];
   const before = shown.get(place);
-  if (before && before.stop) before.stop.abort();
-  const stop = new AbortController();
-  const card = { stop, answers: before ? before.answers : new Map(), status: "working", problem: null, levers: null };
+  if (before) before.stop.abort();
+  const stop = new AbortController(), signal = stop.signal;
+  const card = { stop, answers: before ? before.answers : new Map(), view: before ? before.view : null, status: "working", later: "", whole: false, problem: null };
   shown.set(place, card);
   draw();
   if (config.kind === "program" && !config.program) return finish(card, { code: "empty", message: "Drop a .mlir file, or choose one." });
   if (config.kind === "config" && !config.config.trim()) return finish(card, { code: "empty", message: "Paste a config.json." });
+  const heard = (job) => { card.status = far(job); progress(place, card); };
   const answers = new Map();
   try {
-    for (const on of config.on) {
-      const heard = (job) => { card.status = `${job.state === "waiting" ? "waiting for a worker" : "working"}, ${job.seconds.toFixed(0)} s${job.said ? `: ${job.said}` : ""}`; progress(place, card); };
-      try {
-        answers.set(on, await call("POST", "/api/predict", asked(config, on), { signal: stop.signal, heard }));
-      } catch (error) {
-        if (!(error instanceof Problem)) throw error;
-        answers.set(on, { problem: error.error });
-      }
-    }
+    const first = await orProblem(call("POST", "/api/sections?part=summary", asked(config, config.on[0]), { signal, heard }));
+    answers.set(config.on[0], first.problem ? first : first.prediction);
+    for (const on of config.on.slice(1)) answers.set(on, await orProblem(call("POST", "/api/predict", asked(config, on), { signal, heard })));
+    const old = card.view;
     card.answers = answers;
+    card.view = first.problem ? null : new SectionsView();
+    if (card.view) await card.view.give(first);
+    if (old) old.end();
     card.status = "";
     draw();
-    const first = answers.get(config.on[0]);
-    if (first && !first.problem) {
-      const more = await call("POST", "/api/predict", asked(config, config.on[0], { levers: true }), { signal: stop.signal });
-      card.levers = more;
-      draw();
-    }
+    if (first.problem) return;
+    // What has to be drawn, then what would help: neither is waited for by what is there already.
+    const more = async (said, path, question) => {
+      const hears = (job) => { card.later = `${said}: ${far(job)}`; progress(place, card); };
+      card.later = `${said} …`;
+      progress(place, card);
+      const found = await call("POST", path, question, { signal, heard: hears });
+      await card.view.give(found);
+    };
+    await more("drawing timeline and memory", "/api/sections?part=details", asked(config, config.on[0]));
+    await more("looking for what would help", "/api/sections?part=summary", asked(config, config.on[0], { levers: true }));
+    card.later = "";
+    card.whole = true;
+    draw();
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof Problem)) throw error;
@@ -45,13 +52,26 @@ export async function refresh(place) {
   }
 }
 
-function finish(card, problem) { card.status = ""; card.problem = problem; card.answers = new Map(); draw(); }
+const far = (job) => `${job.state === "waiting" ? "waiting for a worker" : "working"}, ${job.seconds.toFixed(0)} s${job.said ? `: ${job.said}` : ""}`;
 
-export function forget() { for (const card of shown.values()) if (card.stop) card.stop.abort(); shown.clear(); }
+async function orProblem(answer) {
+  try { return await answer; } catch (error) {
+    if (error instanceof Problem) return { problem: error.error };
+    throw error;
+  }
+}
+
+function letGo(card) { if (card.view) { card.view.end(); card.view = null; } }
+
+function finish(card, problem) { card.status = card.later = ""; card.problem = problem; card.answers = new Map(); letGo(card); draw(); }
+
+export function forget() { for (const card of shown.values()) { card.stop.abort(); letGo(card); } shown.clear(); }
 
 function progress(place, card) {
-  const line = document.querySelector(`[data-card="${place}"] .working`);
-  if (line) { line.hidden = false; line.querySelector("span").textContent = card.status; }
+  for (const [name, text] of [["working", card.status], ["later", card.later]]) {
+    const line = document.querySelector(`[data-card="${place}"] .${name}`);
+    if (line) { line.hidden = !text; line.querySelector("span").textContent = text; }
+  }
 }
 
 export function draw() {
@@ -71,15 +91,16 @@ function brief() {
 }
 
 function card(config, index, held, first) {
-  const working = h("p", { class: "working", hidden: !held || !held.status }, h("i", { class: "spin" }), h("span", {}, held ? held.status : ""));
+  const line = (name, text) => h("p", { class: name, hidden: !text }, h("i", { class: "spin" }), h("span", {}, text || ""));
   const main = held && held.answers.get(config.on[0]);
-  const children = [head(config, index, main), working];
+  const children = [head(config, index, main), line("working", held && held.status)];
   if (held && held.problem) children.push(problem(held.problem));
   else if (main && main.problem) children.push(problem(main.problem));
-  else if (main) children.push(...prediction(main, index, first, held));
+  else if (main) children.push(ratio(main, index, first), held.view && held.view.host, line("later", held.later));
   if (held && config.on.length > 1) children.push(others(config, held));
   if (main && !main.problem) children.push(foot(config, main));
-  return h("article", { class: `card${held && held.status ? " waits" : ""}`, "data-card": index, "aria-busy": Boolean(held && held.status) && "true" }, children);
+  const waits = Boolean(held && held.status);
+  return h("article", { class: `card${waits ? " waits" : ""}`, "data-card": index, "data-whole": Boolean(held && held.whole) && "yes", "aria-busy": waits && "true" }, children);
 }
 
 function head(config, index, p) {
@@ -93,58 +114,10 @@ export function problem(error) {
   return h("div", { class: "problem", role: "alert" }, h("p", {}, error.message), error.where && h("p", { class: "sub" }, `at ${error.where}`), error.fix && h("p", { class: "fix" }, error.fix));
 }
 
-function prediction(p, index, first, held) {
-  const figures = [headline(p, index, first), p.feasible && breakdown(p), table(p)];
-  const parts = p.feasible ? [levers(held.levers), kernels(p)] : [];
-  const warnings = p.warnings || [];
-  if (warnings.length) parts.push(h("details", {}, h("summary", {}, `${warnings.length} remark${warnings.length > 1 ? "s" : ""}`), h("ul", { class: "remarks" }, warnings.map((text) => h("li", {}, text)))));
-  return [h("div", { class: "cols" }, h("div", { class: "col" }, figures), h("div", { class: "col" }, parts))];
-}
-
-function headline(p, index, first) {
-  if (!p.feasible) {
-    const verdict = p.infeasible || {};
-    const fixes = verdict.levers || [];
-    return h("div", { class: "problem" }, h("p", { class: "big" }, "does not fit"),
-      h("p", {}, `needs ${format.bytes(verdict.demand)} where there are ${format.bytes(verdict.bound)}: ${format.bytes(verdict.gap)} too much`),
-      fixes.length > 0 && h("ul", {}, fixes.slice(0, 5).map((each) => h("li", {}, each.change || each, each.flag && h("code", {}, each.flag)))));
-  }
-  const [low, high] = p.step_time_interval_s || [null, null];
-  const ratio = index > 0 && first && first.step_time_s ? p.step_time_s / first.step_time_s : null;
-  return h("div", { class: "headline" },
-    h("p", { class: "big", title: "Seconds of one step; the interval is what predictions of this kind are usually within.", "data-metric": "step_time_s", "data-value": p.step_time_s }, format.time(p.step_time_s)),
-    h("p", { class: "sub" }, "a step", low !== null && `, between ${format.time(low)} and ${format.time(high)}`, ` (${p.fidelity})`),
-    ratio !== null && h("p", { class: `ratio ${ratio < 0.995 ? "better" : ratio > 1.005 ? "worse" : ""}` }, `${format.ratio(ratio)} the time of A`));
-}
-
-function breakdown(p) {
-  const whole = p.step_time_s;
-  const bar = h("div", { class: "bar", role: "img", "aria-label": "Parts of the step" }, PARTS.map(([key, name]) => h("i", { class: `part-${key}`, width_share: p.breakdown_s[key] / whole, title: `${name}: ${format.time(p.breakdown_s[key])}` })));
-  const rows = PARTS.filter(([key]) => p.breakdown_s[key] > 0).map(([key, name, meaning]) => h("tr", { title: meaning }, h("th", { scope: "row" }, h("i", { class: `dot part-${key}` }), name), h("td", { "data-part": key, "data-value": p.breakdown_s[key] }, format.time(p.breakdown_s[key])), h("td", {}, format.percent(p.breakdown_s[key] / whole))));
-  return h("div", { class: "breakdown" }, bar, h("table", { class: "figures" }, h("tbody", {}, rows)));
-}
-
-function table(p) {
-  const rows = METRICS.map(([key, name, of, tell, meaning]) => [key, name, of(p), tell, meaning]).filter(([, , value]) => value !== null && value !== undefined && !Number.isNaN(value));
-  return h("table", { class: "figures metrics" }, h("tbody", {}, rows.map(([key, name, value, tell, meaning]) => h("tr", { title: meaning }, h("th", { scope: "row" }, name), h("td", { "data-metric": key, "data-value": value }, tell(value, p), key === "memory" && memoryBar(p))))));
-}
-
-function memoryBar(p) {
-  const share = p.memory_bytes.peak / p.memory_bytes.capacity;
-  return h("div", { class: `gauge ${share > 1 ? "over" : share > 0.9 ? "near" : ""}`, title: "Peak memory over capacity" }, h("i", { width_share: Math.min(1, share) }));
-}
-
-function levers(p) {
-  if (!p) return h("p", { class: "sub quiet-line" }, "looking for what would help …");
-  const found = p.levers || [];
-  if (!found.length) return null;
-  return h("div", { class: "levers" }, h("h3", {}, "What would help most"), h("ul", {}, found.slice(0, 3).map((each) => h("li", { title: each.flag || "" }, h("span", {}, each.change), h("b", {}, `−${format.percent(each.saved_share)}`)))));
-}
-
-function kernels(p) {
-  const found = (p.top_kernels || []).slice(0, 8);
-  if (!found.length) return null;
-  return h("details", { open: state.configs.length === 1 }, h("summary", {}, "Where the time goes"), h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, h("th", {}, "kernel"), h("th", { class: "number" }, "times"), h("th", { class: "number" }, "time"), h("th", {}, "limited by"))), h("tbody", {}, found.map((k) => h("tr", { title: k.location || "" }, h("td", { class: "text" }, k.name), h("td", { class: "number" }, format.count(k.count)), h("td", { class: "number" }, format.time(k.seconds)), h("td", {}, k.limited_by)))))));
+function ratio(p, index, first) {
+  if (!index || !p.step_time_s || !first || !first.step_time_s) return null;
+  const found = p.step_time_s / first.step_time_s;
+  return h("p", { class: `ratio ${found < 0.995 ? "better" : found > 1.005 ? "worse" : ""}`, title: "Step time / that of configuration A." }, `${format.ratio(found)} the time of A`);
 }
 
 function others(config, held) {

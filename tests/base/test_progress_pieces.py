@@ -1,0 +1,36 @@
+"""Pieces of a larger work tell how far the whole is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from meshcast.base import Said, listening, piece, tell, told_each
+
+
+def test_a_piece_tells_its_share_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of four pieces, half of it done after three seconds: three eighths, and five seconds are left."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    heard: list[Said] = []
+    with listening(heard.append):
+        with piece("program 2 of 4", done=1, total=4):
+            now = 103.0
+            tell("lowering it", done=1, total=2)
+            tell("compiling")
+        tell("putting it together")
+    assert heard == [
+        "program 2 of 4", "program 2 of 4: lowering it, about 5 s left", "program 2 of 4: compiling, about 9 s left",
+        "putting it together",
+    ]  # fmt: skip
+    assert [said.share for said in heard] == [0.25, 0.375, 0.25, None]
+
+
+def test_items_are_told_as_they_pass() -> None:
+    heard: list[Said] = []
+    with listening(heard.append):
+        assert list(told_each("ab", 2, "ranks written")) == ["a", "b"]
+    assert heard == ["0 of 2 ranks written", "1 of 2 ranks written"]
+    with piece("to nobody", done=0, total=1):
+        tell("nor this")

@@ -30,7 +30,7 @@ class Words:
         return found
 
 
-class Columns:
+class ColumnTable:
     """Rows whose numbers lie in columns; `said` has what few rows say besides, by row.
 
     A column is an attribute of its name. They are Python's arrays, whose items are plain numbers; `numbers` gives one to numpy.

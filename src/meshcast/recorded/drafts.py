@@ -13,7 +13,7 @@ import numpy as np
 from meshcast.base import BugError
 from meshcast.chakra import NodeType
 from meshcast.recorded.collectives import Exchange
-from meshcast.recorded.columns import FLAG, LONG, NONE, SHORT, Columns, as_numbers, column
+from meshcast.recorded.columns import FLAG, LONG, NONE, SHORT, ColumnTable, as_numbers, column
 from meshcast.recorded.operators import Operator
 
 # What a draft is: an operator or call of the host from its begin on, the rest of one, a pause between two, work of the device,
@@ -58,7 +58,7 @@ class Draft:
     number: int = 0
 
 
-class Drafts(Columns):
+class Drafts(ColumnTable):
     """All nodes of a rank: those of the host first, then work of the device with its delays.
 
     Columns:

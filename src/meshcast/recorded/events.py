@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from meshcast.base import InputError, tell
-from meshcast.recorded.columns import FLAG, LONG, SHORT, Columns, Words
+from meshcast.recorded.columns import FLAG, LONG, SHORT, ColumnTable, Words
 from meshcast.recorded.json_stream import stream_json
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -38,7 +38,7 @@ _LAST = 1 << 62  # calls are inside operators
 TOLD_EVERY = 200_000  # events, to whoever is waiting
 
 
-class HostEvents(Columns):
+class HostEvents(ColumnTable):
     """What threads of the host ran; times are nanoseconds of the profiler's clock.
 
     Columns:
@@ -78,7 +78,7 @@ class HostEvents(Columns):
         self.put_in_order(-self.numbers("end"), numbered, self.numbers("start"))
 
 
-class DeviceWork(Columns):
+class DeviceWork(ColumnTable):
     """Kernels, copies and fills on streams; `kind` is the place of its category among `WORK`, `bytes` of a copy what it moves."""
 
     CODES: ClassVar[Mapping[str, str]] = {

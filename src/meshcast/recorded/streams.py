@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from meshcast.recorded.columns import LONG, NONE, SHORT, Columns, Whole, as_numbers, column
+from meshcast.recorded.columns import LONG, NONE, SHORT, ColumnTable, Whole, as_numbers, column
 from meshcast.recorded.events import WORK, DeviceTrace
 
 TOLERANCE = 1_000  # ns: whole microseconds of older files
@@ -30,7 +30,7 @@ DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchroniz
 BLOCKING_COPIES = ("DtoH", "Pageable")  # in the name of a copy: the call returns when it is done
 
 
-class PlacedWork(Columns):
+class PlacedWork(ColumnTable):
     """Work of the device in its place.
 
     Columns:

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from meshcast.recorded.columns import FLAG, LONG, NONE, SHORT, Columns
+from meshcast.recorded.columns import FLAG, LONG, NONE, SHORT, ColumnTable
 from meshcast.recorded.events import HostEvents
 
 # Nanoseconds. Kineto's older files have whole microseconds: shorter rests are rounding, and go to what ran before.
@@ -22,7 +22,7 @@ SHORTEST_REST = 1_000
 LONG_PAUSE = 100_000
 
 
-class ThreadSegments(Columns):
+class ThreadSegments(ColumnTable):
     """Parts of threads' times, those of a thread behind each other.
 
     Columns:

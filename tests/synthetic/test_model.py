@@ -87,6 +87,34 @@ def test_grown_graphs_are_valid_and_repeatable(like: str) -> None:
                for place, node in enumerate(graph.nodes))  # fmt: skip
 
 
+def test_a_grown_graph_has_the_collectives_of_its_plan_and_no_others() -> None:
+    """Graphs of a family differ in how they are shared out: what one plan exchanges is not mixed into another's."""
+    model = shipped_model()
+    known = {each.sharing for each in model.settings if each.family == "decoder"}
+    assert len(known) > 1
+    for seed in range(6):
+        graph = model.grow("decoder", 400, seed)
+        has = {f"{node.kind}.{node.group}" for node in graph.nodes if node.is_collective}
+        assert any(has <= set(each.split()) for each in known)
+
+
+def test_noise_is_as_large_as_what_sets_graphs_of_a_plan_apart() -> None:
+    """Scales of 20, 22 and 24 octaves: a standard deviation of 2; all with 64 operations a byte."""
+    model = learnt([chain(12, size=1 << octaves) for octaves in (20, 22, 24)])
+    assert model.spread("scale") == pytest.approx(2.0)
+    assert model.spread("intensity") == pytest.approx(0.0)
+    assert learnt([chain(12)]).spread("scale") == 0.0
+
+
+def test_one_rank_stands_for_all_in_an_evaluation(tmp_path: Path) -> None:
+    graph = shipped_model().grow("llama3-8b", 120, 4)
+    write_graph(graph, tmp_path / "all" / "job")
+    written = write_graph(graph, tmp_path / "one" / "job", first_alone=True)
+    assert [path.name for path in written] == ["job.0.et", "job.comm_groups.json"]
+    steps = [predict(tmp_path / each / "job", on="dgx-h100").step_time_s for each in ("all", "one")]
+    assert steps[0] == pytest.approx(steps[1], rel=1e-12)
+
+
 def test_nothing_like_it() -> None:
     with pytest.raises(UsageError, match="nothing like 'llama3-80b'"):
         shipped_model().grow("llama3-80b", 10, 0)

@@ -125,7 +125,7 @@ def _of_family(graphs: Sequence[OpGraph], like: OpGraph) -> list[OpGraph]:
 def _seconds(graph: OpGraph, on: str) -> float:
     """The step of a graph, predicted on hardware by what its nodes do."""
     with tempfile.TemporaryDirectory() as folder:
-        write_graph(graph, Path(folder) / "job")
+        write_graph(graph, Path(folder) / "job", first_alone=True)
         found = predict(Path(folder) / "job", on=on, durations="estimated", levers=False)
     assert found.step_time_s is not None
     return found.step_time_s

@@ -22,25 +22,35 @@ MANIFEST = "suite.json"
 SUITE_NODES = (250, 500, 1000, 2000)
 
 
-def write_graph(graph: OpGraph, prefix: Path) -> list[Path]:
+def write_graph(graph: OpGraph, prefix: Path, *, first_alone: bool = False) -> list[Path]:
     """Writes `PREFIX.RANK.et` of all ranks, and the groups beside them.
+
+    Args:
+        graph: What they run.
+        prefix: What files begin with.
+        first_alone: Writes the first rank for all of them, which stands for its groups where it is read.
 
     Raises:
         UsageError: They cannot be written there.
     """
     with whole_files(prefix) as staged:
         written = []
-        for path, content in _files(graph, prefix):
+        for path, content in _files(graph, prefix, first_alone):
             staged.path(path).write_bytes(content)
             written.append(path)
         return written
 
 
-def _files(graph: OpGraph, prefix: Path) -> Iterator[tuple[Path, bytes]]:
-    names = _group_names(graph)
+def _files(graph: OpGraph, prefix: Path, first_alone: bool) -> Iterator[tuple[Path, bytes]]:
+    names = _group_names(graph, name_all=first_alone)
     metadata: dict[str, Attribute] = {"source": "generated", "like": graph.model, "family": graph.family}
-    for rank in range(graph.ranks):
-        yield rank_path(prefix, rank), trace_bytes(_nodes(graph, rank, names), metadata=metadata)
+    messages = any(node.kind == PERMUTATION for node in graph.nodes)
+    written: dict[tuple[str, ...], bytes] = {}  # by the groups that a rank is in: without messages nothing else differs
+    for rank in range(1 if first_alone and not messages else graph.ranks):
+        mine = tuple(names[members_of(dims, rank)] for dims in graph.groups)
+        if messages or mine not in written:
+            written[mine] = trace_bytes(_nodes(graph, rank, names), metadata=metadata)
+        yield rank_path(prefix, rank), written[mine]
     listed = {name: list(members) for members, name in names.items() if name}
     if listed:
         yield groups_path(prefix), (json.dumps(listed) + "\n").encode()
@@ -57,13 +67,14 @@ def members_of(dims: GroupDims, rank: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _group_names(graph: OpGraph) -> dict[tuple[int, ...], str]:
-    """Groups by their ranks, numbered from 1 on; that of all ranks has no name."""
-    found: dict[tuple[int, ...], str] = {tuple(range(graph.ranks)): ""}
+def _group_names(graph: OpGraph, *, name_all: bool) -> dict[tuple[int, ...], str]:
+    """Groups by their ranks, numbered from 1 on; that of all ranks has no name unless it is asked for."""
+    whole = tuple(range(graph.ranks))
+    found: dict[tuple[int, ...], str] = {whole: ""}
     for dims in graph.groups:
         for rank in range(graph.ranks):
             found.setdefault(members_of(dims, rank), str(len(found)))
-    return found
+    return {**found, whole: str(len(found))} if name_all else found
 
 
 def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str]) -> list[Node]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from meshcast.base import format_time
 from meshcast.recorded.understanding import Understanding
-from meshcast.recorded.what_if import WhatIf
+from meshcast.recorded.what_if import ChangedReplay
 from meshcast.results import Section, columns, percent
 
 MOST = 8  # rows of a table
@@ -66,7 +66,7 @@ def understanding_sections(found: Understanding) -> list[Section]:
     ]  # fmt: skip
 
 
-def _changed(found: WhatIf | None) -> list[Section]:
+def _changed(found: ChangedReplay | None) -> list[Section]:
     """What something faster changes, in one row."""
     if found is None:
         return []

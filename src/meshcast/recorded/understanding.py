@@ -20,7 +20,15 @@ from functools import cached_property
 from meshcast.base import UnsupportedError
 from meshcast.evidence import ATTENTION, CONVOLUTION, MATMUL
 from meshcast.jobs import Replayed, TracedRanks, TraceFiles, TraceStep, read_traced, replay
-from meshcast.recorded.what_if import Seconds, WhatIf, changed_by, check_named, kernel_class, replay_error, seconds_at
+from meshcast.recorded.what_if import (
+    Seconds,
+    ChangedReplay,
+    changed_by,
+    check_named,
+    kernel_class,
+    replay_error,
+    seconds_at,
+)
 from meshcast.simulate import Interval, covered, merged
 
 PRODUCTS = (MATMUL, CONVOLUTION, ATTENTION)
@@ -67,7 +75,7 @@ class Understanding:
     job: TracedRanks = field(repr=False)
     run: Replayed = field(repr=False)
     seconds: Seconds = field(repr=False)
-    what_if: WhatIf | None = None
+    what_if: ChangedReplay | None = None
 
     @cached_property
     def ranks(self) -> tuple[RankTimes, ...]:

@@ -27,7 +27,7 @@ Seconds = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class ChangedReplay:
     """Seconds of a replay before and after something is faster, and the ends of the latter's interval."""
 
     asked: Mapping[str, float]
@@ -62,7 +62,7 @@ def seconds_at(job: TracedRanks, asked: Mapping[str, float]) -> Seconds:
     return tuple(tuple((step.seconds or 0.0) / _times(step, asked) for step in steps) for steps in job.steps)
 
 
-def changed_by(job: TracedRanks, asked: Mapping[str, float], after: float, error: float) -> WhatIf:
+def changed_by(job: TracedRanks, asked: Mapping[str, float], after: float, error: float) -> ChangedReplay:
     """What something faster changes.
 
     Args:
@@ -76,7 +76,9 @@ def changed_by(job: TracedRanks, asked: Mapping[str, float], after: float, error
         for each in (seconds_at(job, {}), _with_floors(job, asked), _without_delays(job, asked))
     )
     ends = (after, kept, shrunk)
-    return WhatIf(asked=asked, before=before, after=after, low=min(ends) * (1 - error), high=max(ends) * (1 + error))
+    return ChangedReplay(
+        asked=asked, before=before, after=after, low=min(ends) * (1 - error), high=max(ends) * (1 + error)
+    )
 
 
 def replay_error(files: TraceFiles, job: TracedRanks) -> float:

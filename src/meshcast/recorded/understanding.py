@@ -21,8 +21,8 @@ from meshcast.base import UnsupportedError
 from meshcast.evidence import ATTENTION, CONVOLUTION, MATMUL
 from meshcast.jobs import Replayed, TracedRanks, TraceFiles, TraceStep, read_traced, replay
 from meshcast.recorded.what_if import (
-    Seconds,
     ChangedReplay,
+    Seconds,
     changed_by,
     check_named,
     kernel_class,

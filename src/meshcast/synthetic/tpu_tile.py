@@ -1,30 +1,24 @@
 """LayerDAG's TPU-Tile graphs: kernels of TpuGraphs' tile collection, ops by number and a runtime each.
 
 The public repository (https://github.com/Graph-COM/LayerDAG, data_files/tpu_tile_processed) has `val.pth` and `test.pth`, 630 and
-631 graphs, as PyTorch saves them: a zip with a pickle and the numbers of every tensor in a file of its own. They are read
-without PyTorch, by an unpickler that knows four names and refuses all others.
+631 graphs, as PyTorch saves them; they are read without it (`base/torch_files.py`).
 """
 
 from __future__ import annotations
 
-import collections
-import io
-import math
 import pickle
 import zipfile
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from meshcast.base import InputError
+from meshcast.base import InputError, saved_tensors
 from meshcast.synthetic.graphs import OpGraph, OpNode
 
 FAMILY = "tpu-tile"
 FIX = "give val.pth or test.pth of data_files/tpu_tile_processed in Graph-COM/LayerDAG"
-_NUMBERS = {"LongStorage": "<i8", "IntStorage": "<i4", "FloatStorage": "<f4", "DoubleStorage": "<f8"}
 _LISTS = ("src_list", "dst_list", "x_n_list", "y_list")
 
 
@@ -43,8 +37,7 @@ def read_tpu_tile(path: Path) -> list[TimedGraph]:
         InputError: It is no such file, or one of its graphs cannot be run.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            found = _unpickled(archive)
+        found = saved_tensors(path.read_bytes())
     except (OSError, zipfile.BadZipFile, pickle.UnpicklingError, EOFError, KeyError, ValueError, TypeError) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"cannot be read as graphs: {said}", where=str(path), fix=FIX) from None
@@ -52,35 +45,6 @@ def read_tpu_tile(path: Path) -> list[TimedGraph]:
         raise InputError(f"has none of the lists {', '.join(_LISTS)}", where=str(path), fix=FIX)
     rows = zip(*(found[key] for key in _LISTS), strict=True)
     return [_graph(f"{path.stem} {number}", path, *row) for number, row in enumerate(rows)]
-
-
-def _unpickled(archive: zipfile.ZipFile) -> Any:
-    names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-    if len(names) != 1:
-        raise ValueError("no data.pkl in it")
-    folder = names[0].removesuffix("data.pkl")
-
-    class _Reader(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            known: dict[tuple[str, str], Callable[..., Any]] = {
-                ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-                ("collections", "OrderedDict"): collections.OrderedDict,
-            }
-            if module == "torch" and name in _NUMBERS:
-                return name
-            if (module, name) not in known:
-                raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no graph needs")
-            return known[module, name]
-
-        def persistent_load(self, pid: Any) -> Any:
-            return np.frombuffer(archive.read(f"{folder}data/{pid[2]}"), dtype=_NUMBERS[str(pid[1])])
-
-    return _Reader(io.BytesIO(archive.read(names[0]))).load()
-
-
-def _tensor(numbers: Any, offset: int, shape: Sequence[int], *_: Any) -> Any:
-    """A tensor whose rows lie behind each other, which all of these are."""
-    return numbers[offset : offset + math.prod(shape)].reshape(shape)
 
 
 def _graph(name: str, path: Path, sources: Any, targets: Any, kinds: Any, runtime: Any) -> TimedGraph:

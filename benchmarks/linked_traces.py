@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -74,12 +74,15 @@ def _slope(profile: Path, copies: Sequence[int]) -> None:
                     file.write(",".join(json.dumps(_later(each, copy, length)) for each in events))
                 file.write("]}")
             command = [sys.executable, "-m", "meshcast", "trace", "link", "--device", str(path), "-o", str(out)]
-            subprocess.run(command, capture_output=True, check=True)
-            spent = resource.getrusage(resource.RUSAGE_CHILDREN)  # the most of all children: copies ascend
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
+                _, status, spent = os.wait4(child.pid, 0)  # of this child alone
+                child.returncode = os.waitstatus_to_exitcode(status)
+            if child.returncode:
+                raise SystemExit(f"{' '.join(command)} ended with {child.returncode}")
             nodes = json.loads((out / "job.linked.json").read_text())["ranks"][0]["nodes"]
             print(
                 f"{path.stat().st_size / 1e6:,.0f} MB: {nodes:,} nodes, {spent.ru_maxrss / 1e3:,.0f} MB at most, "
-                f"{spent.ru_utime + spent.ru_stime:.0f} s of CPU so far", flush=True,
+                f"{spent.ru_utime + spent.ru_stime:.0f} s of CPU", flush=True,
             )  # fmt: skip
             path.unlink()
 

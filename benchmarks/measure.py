@@ -1,6 +1,7 @@
 """Measures reference models on the device that JAX finds, laid out as `meshcast validate programs` reads it.
 
     python benchmarks/measure.py OUT gpt2-small:batch=8 llama3-8b-decode:batch=1,context=4096,param_dtype=bfloat16 ...
+    python benchmarks/measure.py OUT path/to/config.json:mode=decode,batch=8,context=2048,layers=8  # a Hugging Face configuration
 
 Per program: its StableHLO (`programs/ID.mlir.gz`), the wall time (median of three averages over back-to-back runs), the
 busy time and kernels of a profile, XLA's buffer assignment. Rows are appended as they are done: an interrupted run keeps
@@ -50,7 +51,7 @@ def filled(spec: jax.ShapeDtypeStruct, seed: int) -> jax.Array:
     """An argument on the device: small random numbers; indices spread over `INDEX_RANGE` (equal ones would collide)."""
     if jnp.issubdtype(spec.dtype, jnp.floating):
         draw = np.random.default_rng(seed).standard_normal(min(spec.size, 1 << 20), dtype=np.float32) * 0.02
-        return jnp.asarray(np.resize(draw, spec.shape), dtype=spec.dtype)
+        return jnp.resize(jnp.asarray(draw), spec.shape).astype(spec.dtype)
     if spec.shape and jnp.issubdtype(spec.dtype, jnp.integer):
         return jnp.asarray(np.random.default_rng(seed).integers(0, INDEX_RANGE, spec.shape), dtype=spec.dtype)
     return jnp.zeros(spec.shape, spec.dtype)
@@ -145,10 +146,20 @@ def convolution(
 OPS = {"convolution": convolution}
 
 
+def model(name: str, settings: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A program of the zoo, or of a Hugging Face configuration in a file."""
+    builder = zoo.model_named(name)
+    return zoo.build(name, **settings) if builder is None else builder(**settings)
+
+
 def measure(name: str, settings: dict[str, Any], folder: Path, *, keep_hlo: bool = False) -> dict[str, Any]:
     """One program's row."""
-    function, specs, options = OPS[name](**settings) if name in OPS else zoo.build(name, **settings)
-    label = "-".join([name, *(f"{k}{v}" for k, v in settings.items())]).replace("_", "").replace("bfloat16", "bf16")
+    function, specs, options = OPS[name](**settings) if name in OPS else model(name, settings)
+    label = (
+        "-".join([Path(name).stem if name.endswith(".json") else name, *(f"{k}{v}" for k, v in settings.items())])
+        .replace("_", "")
+        .replace("bfloat16", "bf16")
+    )
     jitted = jax.jit(function, **options)
     lowered = jitted.lower(*specs)
     (folder / "programs").mkdir(parents=True, exist_ok=True)

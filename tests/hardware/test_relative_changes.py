@@ -55,6 +55,7 @@ def test_hardware_that_is_changed_already_is_changed_from_there() -> None:
         ("hbm=-100%", "leaves nothing"),
         ("hbm=2x,memory.bandwidth=3x", "both change memory.bandwidth"),
         ("sm=150SM", "stands for"),
+        ("memory.bandwidth=6", "memory.bandwidth=6 has no unit, where 4.8 TB/s stands now"),
     ],
 )
 def test_what_is_no_change_is_refused(changes: str, said: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 from meshcast.base.errors import InputError
 from meshcast.jobs.planned.target import model_of
 from meshcast.programs import load
-from meshcast.zoo import model_named
+from meshcast.zoo import hint, model_named, zoo
+from meshcast.zoo.other_names import SAME_SHAPE, spelling
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "huggingface" / "gpt2.json"
 
@@ -41,3 +42,39 @@ def test_files_and_objects_are_themselves(tmp_path: Path, monkeypatch: pytest.Mo
     assert model_named("gpt2-tiny") is None
     assert model_named(object()) is None
     assert model_named(CONFIG) is not None
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Llama-3-70B", "llama3-70b"),
+        ("llama3.1-8b", "llama3-8b"),
+        ("llama3.1-8b-decode", "llama3-8b-decode"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama3-8b"),
+        ("meta-llama/Meta-Llama-3-8B", "llama3-8b"),
+        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("google/gemma-2-9b-it", "gemma2-9b"),
+        ("resnet-50", "resnet50"),
+        ("gpt2", "gpt2-small"),
+        ("gpt3-13b", "gpt3-13b"),
+    ],
+)
+def test_models_go_by_other_names(written: str, name: str) -> None:
+    found = model_named(written)
+    assert found is not None
+    assert found.name == name
+
+
+@pytest.mark.parametrize("written", ["folder/llama3-8b", "llama3-9b", "bert", "gpt2-serve", "", "-", "meta-llama/"])
+def test_other_names_are_no_guesses(written: str) -> None:
+    assert model_named(written) is None
+
+
+def test_no_two_programs_are_spelt_alike() -> None:
+    spelt = [spelling(name) for name in (*zoo(), *SAME_SHAPE)]
+    assert len(spelt) == len(set(spelt))
+    assert set(SAME_SHAPE.values()) <= set(zoo())
+
+
+def test_a_family_without_a_size_lists_its_sizes() -> None:
+    assert hint("bert") == "name its size: bert-tiny, bert-base, bert-large"

@@ -29,6 +29,7 @@ from meshcast.base.errors import UsageError as UsageError
 from meshcast.base.errors import expect as expect
 from meshcast.base.errors import nearest as nearest
 from meshcast.base.errors import refuse_nul as refuse_nul
+from meshcast.base.errors import unreadable as unreadable
 from meshcast.base.extras import how_to_install as how_to_install
 from meshcast.base.extras import pip_install as pip_install
 from meshcast.base.extras import requirements_of as requirements_of

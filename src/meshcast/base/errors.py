@@ -93,6 +93,12 @@ class UndividedError(InfeasibleError):
         self.split = dict(split)
 
 
+def unreadable(path: object, error: OSError | ValueError, *, fix: str = "check the path") -> InputError:
+    """What to raise for a file that the system does not give, or that is no text (a `UnicodeDecodeError` is a `ValueError`)."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return InputError(f"cannot be read: {said}", where=str(path), fix=fix)
+
+
 class UnsupportedError(MeshcastError):
     """An op, a dtype, a custom call or a device that no model here covers."""
 

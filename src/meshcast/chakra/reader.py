@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meshcast.base import InputError
+from meshcast.base import InputError, unreadable
 from meshcast.chakra.first_release import read_flat_node
 from meshcast.chakra.job_files import JSON_SUFFIX
 from meshcast.chakra.nodes import Attribute, Node, NodeValues
@@ -51,8 +51,7 @@ def read_trace(path: Path) -> ChakraTrace:
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:  # a name with a zero byte is a wrong value
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"cannot be read: {said}", where=str(path), fix="check the path") from None
+        raise unreadable(path, error) from None
     if path.suffix == JSON_SUFFIX:
         from meshcast.chakra.json_form import trace_of_json  # it makes the type of this module
 

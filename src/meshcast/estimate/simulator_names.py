@@ -38,7 +38,8 @@ def load_simulator(name: str | None, device: Device, lines: Path | None = None) 
     """
     chosen = name if name is not None else DEFAULT_SIMULATOR
     if chosen not in SIMULATORS:
-        raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=nearest(chosen, SIMULATORS))
+        fix = "leave it out: a GPU's own is taken" if device.kind == "gpu" else nearest(chosen, SIMULATORS)
+        raise UsageError(f"no simulator {chosen!r}", where="--simulator", fix=fix)
     if device.kind == "gpu" and device.core is not None:
         return _of_gpus(name, device)
     if device.tensor_cores is None:

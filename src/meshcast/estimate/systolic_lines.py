@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, write_whole
+from meshcast.base import InputError, unreadable, write_whole
 
 SCHEMA = "meshcast.systolic-lines/1"
 SUFFIX = ".systolic.toml"
@@ -92,7 +92,7 @@ def read_fitted_lines(path: Path) -> FittedLines:
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), fix=_FIX) from error
+        raise unreadable(path, error, fix=_FIX) from error
     if data.get("schema") != SCHEMA:
         raise InputError(f"its schema is {data.get('schema')!r}, not {SCHEMA!r}", where=str(path), fix=_FIX)
     try:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
-from meshcast.base import InputError, UnsupportedError, UsageError, nearest
+from meshcast.base import InputError, UnsupportedError, UsageError, nearest, unreadable
 from meshcast.hardware.cluster import Cluster, NetworkLevel, Topology, single
 from meshcast.hardware.device import Device
 
@@ -84,7 +84,7 @@ def read_network(path: Path) -> AstraNetwork:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from None
+        raise unreadable(path, error) from None
     lists: dict[str, tuple[int, list[str]]] = {}
     for line, key, items in _lists(text, path):
         if key not in KEYS:

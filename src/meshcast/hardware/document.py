@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError
+from meshcast.base import InputError, unreadable
 
 Key = tuple[str | int, ...]
 
@@ -55,8 +55,7 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(f"cannot read the file: {reason}", where=str(path)) from None
+        raise unreadable(path, error) from None
     try:
         data = tomllib.loads(text)
     except (

@@ -91,7 +91,9 @@ def _changed(cluster: Cluster, key: str, value: str, where: str) -> Iterator[tup
                 where=where,
                 fix=f"give a factor ({key}=2x, {key}=+10%), or name one of them",
             )
-        yield next(iter(numbers)), value
+        ((name, present),) = numbers.items()
+        _refuse_no_unit(f"{key}={value}", value, present, where)
+        yield name, value
         return
     if (cores := "compute.cores") in numbers and (whole := cluster.device.cores):
         factor = Decimal(max(1, round(whole * factor))) / whole  # of which there are whole ones
@@ -101,6 +103,18 @@ def _changed(cluster: Cluster, key: str, value: str, where: str) -> Iterator[tup
         number = Decimal(found["number"]) * factor
         whole_ones = name == cores or name.endswith(".size")
         yield name, f"{round(number) if whole_ones else _plain(number)}{found['unit'].replace(' ', '')}"
+
+
+def _refuse_no_unit(item: str, value: str, present: str, where: str) -> None:
+    """Refuses a bare number in place of one with a unit, while it is known which option wrote it."""
+    new, old = _NUMBER.fullmatch(value), _NUMBER.fullmatch(present)
+    if new is not None and old is not None and old["unit"] and not new["unit"]:
+        key = item.partition("=")[0]
+        raise UsageError(
+            f"{item} has no unit, where {present.strip()} stands now",
+            where=where,
+            fix=f"write such as {key}={present.replace(' ', '')}, or a factor: {key}=2x",
+        )
 
 
 def _plain(number: Decimal) -> str:

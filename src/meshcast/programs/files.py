@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from meshcast.base import GZIP_MAGIC, InputError, UsageError, format_bytes
+from meshcast.base import GZIP_MAGIC, InputError, UsageError, format_bytes, unreadable
 from meshcast.programs import bytecode, mlir
 from meshcast.programs.constants import shortened
 from meshcast.programs.probe import clean_bytecode, hlo_to_stablehlo, probe_text
@@ -63,7 +63,7 @@ def read_bytes(path: Path) -> bytes:
     except IsADirectoryError:
         raise InputError("is a folder, not a program", where=str(path), fix="name a file in it") from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise unreadable(path, error) from None
 
 
 def read_stream(stream: BinaryIO | gzip.GzipFile, *, where: str) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from meshcast.base import InputError, json_value
+from meshcast.base import InputError, json_value, unreadable
 from meshcast.report.summary import Figure, figure
 from meshcast.report.tables import Cell, Table, column, table
 
@@ -60,7 +60,7 @@ def comparison_section(path: Path) -> ComparisonSection:
     try:
         data = json_value(file.read_bytes(), where=str(file))
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(file)) from None
+        raise unreadable(file, error) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("table"), list):
         raise InputError(f"is no table of a comparison ({SCHEMA})", where=str(file))
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, TypedDict
 
-from meshcast.base import InputError, json_value
+from meshcast.base import InputError, json_value, unreadable
 from meshcast.explore import read_points
 from meshcast.report.summary import Figure, figure
 from meshcast.report.tables import Cell, Table, TableColumn, column, table
@@ -220,7 +220,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         found = json_value(path.read_bytes(), where=str(path))
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise unreadable(path, error) from None
     if not isinstance(found, dict):
         raise InputError("is no object", where=str(path))
     return found

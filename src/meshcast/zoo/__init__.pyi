@@ -25,6 +25,7 @@ from meshcast.zoo.names import build as build
 from meshcast.zoo.names import hint as hint
 from meshcast.zoo.names import model_named as model_named
 from meshcast.zoo.names import models as models
+from meshcast.zoo.names import program_called as program_called
 from meshcast.zoo.names import programs as programs
 from meshcast.zoo.names import zoo as zoo
 from meshcast.zoo.optimizers import adamw as adamw

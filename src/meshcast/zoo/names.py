@@ -11,6 +11,7 @@ from typing import Any
 from meshcast.base import UsageError, nearest
 from meshcast.zoo.builder import MODES, Builder, Program
 from meshcast.zoo.families import FAMILIES, ModelFamily
+from meshcast.zoo.other_names import known_as
 from meshcast.zoo.words import SERVE
 
 
@@ -57,7 +58,8 @@ def model_named(target: object) -> Builder | None:
     """The model that a target names; None where it is anything else.
 
     A Hugging Face `config.json`, or a folder that has one, goes before a program of the zoo, and any other file of that name is
-    itself; a folder that is no model's hides none of the zoo.
+    itself; a folder that is no model's hides none of the zoo. A model may go by another name (`Llama-3.1-8B`), with a mode behind
+    it or not.
 
     Raises:
         InputError: The file is no configuration, or lacks a size.
@@ -73,15 +75,25 @@ def model_named(target: object) -> Builder | None:
             return read_builder(config)
         if not path.is_dir():
             return None
-    return _programs().get(str(target))
+    return program_called(str(target))
+
+
+@functools.cache
+def program_called(name: str) -> Builder | None:
+    """The program of the zoo that goes by a name, its own or another (`other_names`); None where there is none."""
+    if (exact := _programs().get(name)) is not None:
+        return exact
+    model, _, mode = name.rpartition("-")
+    if mode in MODES and (known := known_as(model, models())) is not None:
+        return _programs().get(f"{known}-{mode}")
+    return None if (known := known_as(name, models())) is None else _programs()[known]
 
 
 def build(name: str, mesh: Mapping[str, int] | None = None, **overrides: Any) -> Program:
     """The named program over a mesh (`{"fsdp": 4, "tensor": 2}`; one device by default), with settings overridden."""
-    builders = zoo()
-    if name not in builders:
+    if (builder := program_called(name)) is None:
         raise UsageError(f"no model {name!r} in the zoo", fix=hint(name))
-    return builders[name](mesh, **overrides)
+    return builder(mesh, **overrides)
 
 
 def hint(name: str) -> str:
@@ -92,4 +104,6 @@ def hint(name: str) -> str:
         return f"two programs serve a model: name it {model}, with --set mode=serve"
     if mode in MODES and model in known:
         return f"{model} has no mode {mode!r}; its modes are {', '.join(known[model].all_modes)}"
+    if sizes := [known for known in models() if known.startswith(f"{name.lower()}-")]:
+        return f"name its size: {', '.join(sizes)}"
     return nearest(name, zoo())

@@ -12,7 +12,16 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, UsageError, append_whole, json_value, unpacked, whole_file, write_whole
+from meshcast.base import (
+    InputError,
+    UsageError,
+    append_whole,
+    json_value,
+    unpacked,
+    unreadable,
+    whole_file,
+    write_whole,
+)
 
 SCHEMA = "meshcast.profile/1"
 ProfileRow = dict[str, Any]
@@ -68,7 +77,7 @@ def read_rows(path: Path) -> tuple[ProfileHeader, list[ProfileRow]]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read: {error}", where=where) from error
+        raise unreadable(path, error) from error
     text = unpacked(data, where=where)
     lines = text.split(b"\n")
     torn = lines.pop()  # what follows the last newline: nothing, or a line that was not written to its end

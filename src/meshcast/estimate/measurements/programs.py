@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import LARGEST_TEXT, InputError, UsageError, json_value, nearest, unpacked
+from meshcast.base import LARGEST_TEXT, InputError, UsageError, json_value, nearest, unpacked, unreadable
 
 MOSTLY_BUSY = 0.9  # of a sustained run
 _SKEW = re.compile(r"-z(\d+(?:\.\d+)?)$")
@@ -161,7 +161,7 @@ def _text(path: Path) -> str:
     try:
         return unpacked(path.read_bytes(), where=str(path), largest=LARGEST_TEXT).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+        raise unreadable(path, error) from error
 
 
 def _row(data: dict[str, Any], folder: Path, where: str) -> MeasuredProgram:

@@ -23,6 +23,7 @@ from meshcast.base import (
     how_to_install,
     keep,
     kept,
+    unreadable,
 )
 from meshcast.estimate.measurements import silicon
 from meshcast.estimate.measurements.profile import read_profile
@@ -91,7 +92,7 @@ def given_kernels(path: Path, device: Device) -> Given:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), fix="give a .npz or .profile.jsonl.gz") from error
+        raise unreadable(path, error, fix="give a .npz or .profile.jsonl.gz") from error
     return _given(path, data, device)
 
 

@@ -6,7 +6,7 @@ import codecs
 from itertools import chain
 from pathlib import Path
 
-from meshcast.base import InputError, unpacked
+from meshcast.base import InputError, unpacked, unreadable
 from meshcast.evidence.profiler.kineto import read_kineto
 from meshcast.evidence.profiler.nsys import read_nsys
 from meshcast.evidence.profiler.nsys_table import is_table
@@ -34,7 +34,7 @@ def read_traces(path: Path) -> list[MeasuredTrace]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path), fix="check the path") from None
+        raise unreadable(path, error) from None
     content = unpacked(content, where=str(path))
     if not content.strip():
         raise InputError("empty", where=str(path), fix=f"give {TAKEN}")

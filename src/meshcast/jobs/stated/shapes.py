@@ -13,7 +13,7 @@ from typing import Any
 
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.run import StatedRun
-from meshcast.zoo import Builder, models
+from meshcast.zoo import Builder, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
 _DECODER, _EXPERTS, _GPT, _TABLES = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo"
@@ -60,8 +60,9 @@ class RunModel:
 def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     """The model that a run describes; what it lacks, and what is taken for granted, goes to `found`."""
     zoo = models()
-    known = run.model in zoo
-    name = run.model if known else _general(run)
+    called = program_called(run.model)
+    known = called is not None and called.name in zoo
+    name = called.name if called is not None and known else _general(run)
     if name is None:
         found.lacks(
             f"a model that is known: the zoo has no {run.model!r}, and the run not the sizes of a decoder", of="model"

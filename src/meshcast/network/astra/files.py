@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from meshcast.base import InputError, UsageError, json_value, nearest, whole_files
+from meshcast.base import InputError, UsageError, json_value, nearest, unreadable, whole_files
 from meshcast.hardware import AstraNetwork, network_text
 from meshcast.network.astra.config import ASTRA_KINDS, AstraSystem, implementation
 
@@ -180,7 +180,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from None
+        raise unreadable(path, error) from None
     data = json_value(text, where=str(path))
     if not isinstance(data, dict):
         raise InputError("is no JSON object", where=str(path), fix='write { "key": value, ... }')

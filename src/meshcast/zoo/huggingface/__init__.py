@@ -10,7 +10,7 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, UnsupportedError, UsageError, json_value
+from meshcast.base import InputError, UnsupportedError, UsageError, json_value, unreadable
 from meshcast.zoo.builder import Builder
 from meshcast.zoo.families import FAMILIES
 from meshcast.zoo.huggingface.fields import Fields
@@ -38,7 +38,7 @@ def read_builder(path: Path) -> Builder:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=where) from None
+        raise unreadable(path, error) from None
     values = json_value(text, where=where)
     name = path.parent.resolve().name if path.name == CONFIG_FILE else path.stem
     return builder_of(values, name=name, where=where)

@@ -56,7 +56,10 @@ def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, A
 
 
 def llama(fields: Fields) -> DecoderConfig:
-    """Llama 1 to 3.3, and what is built like it."""
+    """Llama 1 to 3.3, and what is built like it.
+
+    Granite has factors on embeddings, halves, scores and logits beside, which cost nothing inside the fusions that they are in.
+    """
     attention = fields.flag("attention_bias", False)
     biases: dict[str, Any] = {"qkv_bias": attention, "out_bias": attention, "ffn_bias": fields.flag("mlp_bias", False)}
     return DecoderConfig(**sizes(fields), **biases)
@@ -113,6 +116,49 @@ def qwen3_moe(fields: Fields) -> DecoderConfig:
         **_routed(fields, experts="num_experts", loss=0.001),
         qk_norm=True,
         expert_ffn=fields.integer("moe_intermediate_size"),
+        dispatch="gather",
+    )
+
+
+def olmoe(fields: Fields) -> DecoderConfig:
+    """OLMoE: experts, and norms on all queries and keys."""
+    fields.require("attention_bias", False, False)
+    fields.require("clip_qkv", None, None)
+    return DecoderConfig(
+        **sizes(fields), **_routed(fields, experts="num_experts", loss=0.01), wide_qk_norm=True, dispatch="gather"
+    )
+
+
+def _glm_sizes(fields: Fields) -> dict[str, Any]:
+    """GLM: half of every head is rotated, queries, keys and values may have biases."""
+    found = sizes(fields.defaulted(head_dim=128))
+    rotated = int(found["head_dim"] * fields.number("partial_rotary_factor", 0.5))
+    return found | {"rotated": rotated, "qkv_bias": fields.flag("attention_bias", False)}
+
+
+def glm(fields: Fields) -> DecoderConfig:
+    """GLM-4 of 2024."""
+    return DecoderConfig(**_glm_sizes(fields))
+
+
+def glm4(fields: Fields) -> DecoderConfig:
+    """GLM-4 of 2025: norms behind each half as well."""
+    return DecoderConfig(**_glm_sizes(fields), post_norms=True)
+
+
+def glm4_moe(fields: Fields) -> DecoderConfig:
+    """GLM-4.5 and 4.6, without the layer that predicts a further token."""
+    expert_ffn = fields.integer("moe_intermediate_size")
+    return DecoderConfig(
+        **_glm_sizes(fields),
+        qk_norm=fields.flag("use_qk_norm", False),
+        experts=fields.integer("n_routed_experts"),
+        active=fields.integer("num_experts_per_tok"),
+        expert_ffn=expert_ffn,
+        shared_ffn=fields.integer("n_shared_experts", 0) * expert_ffn,
+        dense_layers=fields.integer("first_k_dense_replace", 0),
+        biased_router=True,
+        balance=fields.number("aux_loss_alpha", 0.001),
         dispatch="gather",
     )
 
@@ -203,6 +249,6 @@ def deepseek_v2(fields: Fields) -> DecoderConfig:
 
 
 def deepseek_v3(fields: Fields) -> DecoderConfig:
-    """DeepSeek-V3 and R1, without the layer that predicts a further token."""
+    """DeepSeek-V3 and R1, and Kimi K2, without the layer that predicts a further token."""
     fields.require("topk_method", "noaux_tc", "noaux_tc")
     return _deepseek(fields, biased=True)

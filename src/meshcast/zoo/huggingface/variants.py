@@ -33,6 +33,65 @@ def gpt_neox(fields: Fields) -> DecoderConfig:
     )
 
 
+def phi(fields: Fields) -> DecoderConfig:
+    """Phi-1, 1.5 and 2: both halves in parallel behind one norm, a part of every head rotated, biases.
+
+    The bias on the logits is left out: it is added in the product that makes them.
+    """
+    fields.require("qk_layernorm", False, False)
+    found = sizes(fields, activation=None)
+    return DecoderConfig(
+        **_plain(found, fields, "hidden_act", "gelu_new"),
+        **_biases(True),
+        parallel_norms=1,
+        rotated=int(found["head_dim"] * fields.number("partial_rotary_factor", 0.5)),
+    )
+
+
+def gptj(fields: Fields) -> DecoderConfig:
+    """GPT-J: both halves in parallel behind one norm, 64 numbers of every head rotated, biases of feed-forward layers alone.
+
+    The bias on the logits is left out, as in Phi.
+    """
+    fields = fields.renamed(num_hidden_layers="n_layer", num_attention_heads="n_head", hidden_size="n_embd")
+    inner = fields.integer("n_inner", 4 * fields.integer("hidden_size"))
+    found = sizes(fields.defaulted(intermediate_size=inner), activation=None)
+    return DecoderConfig(
+        **_plain(found, fields, "activation_function", "gelu_new"),
+        ffn_bias=True,
+        parallel_norms=1,
+        rotated=fields.integer("rotary_dim", 64),
+    )
+
+
+def mpt(fields: Fields) -> DecoderConfig:
+    """MPT: ALiBi, norms with a scale alone, no biases."""
+    fields.require("no_bias", True, True)
+    attention = fields.inside("attn_config")
+    for key, wanted in (("alibi", True), ("clip_qkv", None), ("qk_ln", False), ("prefix_lm", False)):
+        attention.require(key, wanted, wanted)
+    renamed = fields.renamed(num_hidden_layers="n_layers", num_attention_heads="n_heads", hidden_size="d_model")
+    ffn = int(renamed.integer("hidden_size") * fields.number("expansion_ratio", 4))
+    found = sizes(renamed.defaulted(intermediate_size=ffn), tied=True, activation=None)
+    return DecoderConfig(
+        **found | {"gated": False, "norm": "scaled", "activation": "exact_gelu"},
+        alibi=True,
+    )
+
+
+def stablelm(fields: Fields) -> DecoderConfig:
+    """StableLM: Llama under layer norms, a quarter of every head rotated."""
+    fields.require("qk_layernorm", False, False)
+    found = sizes(fields)
+    return DecoderConfig(
+        **found,
+        norm="layer",
+        qkv_bias=fields.flag("use_qkv_bias", False),
+        parallel_norms=1 if fields.flag("use_parallel_residual", False) else 0,
+        rotated=int(found["head_dim"] * fields.number("partial_rotary_factor", 0.25)),
+    )
+
+
 def falcon(fields: Fields) -> DecoderConfig:
     """Falcon: one key head or few, both halves in parallel behind one norm (7B) or two (40B); older ones with ALiBi."""
     fields = fields.renamed(num_hidden_layers="n_layer", num_attention_heads="n_head", num_kv_heads="n_head_kv")
@@ -95,6 +154,19 @@ def cohere(fields: Fields) -> DecoderConfig:
     fields.require("attention_bias", False, False)
     fields.require("use_qk_norm", False, False)
     return DecoderConfig(**sizes(fields, tied=True), norm="scaled", parallel_norms=1)
+
+
+def cohere2(fields: Fields) -> DecoderConfig:
+    """Command R7B and A: of four layers three are local. The fourth rotates nothing; here it does, within another fusion."""
+    fields.require("attention_bias", False, False)
+    fields = fields.renamed(sliding_window_pattern="_sliding_window_pattern")
+    window, every = fields.integer("sliding_window", 4096), fields.integer("sliding_window_pattern", 4)
+    return DecoderConfig(
+        **sizes(fields, tied=True),
+        **layer_pattern(fields, window=window, every=every),
+        norm="scaled",
+        parallel_norms=1,
+    )
 
 
 def gpt_oss(fields: Fields) -> DecoderConfig:

@@ -1,0 +1,69 @@
+"""Other names under which people know models of the zoo: other spellings, releases of the same shape, Hugging Face's ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# Releases whose shape is that of a model in the zoo (each release's config.json on Hugging Face), and short names that have one
+# published meaning there.
+SAME_SHAPE = {
+    "gpt2": "gpt2-small",
+    "gpt2-1.5b": "gpt2-xl",
+    "gpt3": "gpt3-175b",
+    "llama3.1-8b": "llama3-8b",
+    "llama3.1-70b": "llama3-70b",
+    "llama3.3-70b": "llama3-70b",
+    "llama3.1-405b": "llama3-405b",
+    "mistral-7b-v0.1": "mistral-7b",
+    "mixtral-8x7b-v0.1": "mixtral-8x7b",
+    "mixtral-8x22b-v0.1": "mixtral-8x22b",
+    "phi3-mini-4k": "phi3-mini",
+    "qwen2-0.5b": "qwen2.5-0.5b",
+    "qwen2-1.5b": "qwen2.5-1.5b",
+    "qwen2-7b": "qwen2.5-7b",
+    "deepseek-r1": "deepseek-v3",
+    "bert-base-uncased": "bert-base",
+    "bert-large-uncased": "bert-large",
+    "vit-base-patch16-224": "vit-b16",
+    "vit-large-patch16-224": "vit-l16",
+}
+# Who publishes these models on Hugging Face: elsewhere a name with a slash is a path.
+PUBLISHERS = frozenset(
+    [
+        "deepseek-ai",
+        "google",
+        "google-bert",
+        "google-t5",
+        "meta-llama",
+        "microsoft",
+        "mistralai",
+        "openai-community",
+        "qwen",
+        "state-spaces",
+    ]
+)
+# What a tuned or converted release adds to the name of its base, whose shape it has.
+_TUNED = ("-instruct-v0.1", "-instruct", "-chat", "-it", "-hf")
+
+
+def spelling(name: str) -> str:
+    """A name without what people write differently: capitals, and the dashes, underscores and spaces between its parts."""
+    return "".join(letter for letter in name.lower() if letter not in "-_ ")
+
+
+def known_as(name: str, models: Iterable[str]) -> str | None:
+    """The model of the zoo that goes by another name; None where there is none, or more than one.
+
+    `Llama-3.1-8B`, `llama_3_8b` and `meta-llama/Llama-3.1-8B-Instruct` are all `llama3-8b`.
+    """
+    publisher, slash, rest = name.rpartition("/")
+    if slash and publisher.lower() not in PUBLISHERS:
+        return None
+    wanted = rest.lower().removeprefix("meta-") if slash else rest.lower()
+    for tuned in _TUNED:
+        wanted = wanted.removesuffix(tuned)
+    ours = tuple(models)
+    spelt = spelling(wanted)
+    found = {model for model in ours if spelling(model) == spelt}
+    found |= {model for other, model in SAME_SHAPE.items() if spelling(other) == spelt and model in ours}
+    return found.pop() if len(found) == 1 else None

@@ -47,11 +47,16 @@ def value(text: str) -> Any:
     return {"true": True, "false": False}.get(text, text)
 
 
-def filled(spec: jax.ShapeDtypeStruct, seed: int) -> jax.Array:
-    """An argument on the device: small random numbers; indices spread over `INDEX_RANGE` (equal ones would collide)."""
+def filled(path: tuple[Any, ...], spec: jax.ShapeDtypeStruct, seed: int) -> jax.Array:
+    """An argument on the device: small random numbers; indices spread over `INDEX_RANGE` (equal ones would collide).
+
+    An optimizer's second moments are above zero: their root would be no number else, and soon all parameters would be none (NaN),
+    which take less power to multiply, and nothing to add where numbers meet.
+    """
     if jnp.issubdtype(spec.dtype, jnp.floating):
         draw = np.random.default_rng(seed).standard_normal(min(spec.size, 1 << 20), dtype=np.float32) * 0.02
-        return jnp.resize(jnp.asarray(draw), spec.shape).astype(spec.dtype)
+        moments = any(getattr(each, "key", None) == "v" for each in path[:1])
+        return jnp.resize(jnp.asarray(np.abs(draw) if moments else draw), spec.shape).astype(spec.dtype)
     if spec.shape and jnp.issubdtype(spec.dtype, jnp.integer):
         return jnp.asarray(np.random.default_rng(seed).integers(0, INDEX_RANGE, spec.shape), dtype=spec.dtype)
     return jnp.zeros(spec.shape, spec.dtype)
@@ -170,7 +175,9 @@ def measure(name: str, settings: dict[str, Any], folder: Path, *, keep_hlo: bool
     if keep_hlo:
         (folder / "programs" / f"{label}.opt.hlo.gz").write_bytes(gzip.compress(compiled.as_text().encode(), mtime=0))
     leaves = iter(range(1 << 30))
-    args = [jax.tree.map(lambda spec: filled(spec, next(leaves)), spec) for spec in specs]
+    args = [
+        jax.tree_util.tree_map_with_path(lambda path, spec: filled(path, spec, next(leaves)), spec) for spec in specs
+    ]
     donated = tuple(options.get("donate_argnums", ()))
     if donated and donated[0] != 0:  # decoding: the cache is argument 1 and output 0
         donated = donated[:1]
@@ -195,6 +202,8 @@ def measure(name: str, settings: dict[str, Any], folder: Path, *, keep_hlo: bool
             "alias": memory.alias_size_in_bytes,
         },
     }
+    numbers = [leaf for leaf in jax.tree.leaves(args) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    row["finite"] = all(bool(jnp.isfinite(leaf.astype(jnp.float32)).all()) for leaf in numbers)
     row.update(profile(compiled, args, donated))
     return row
 

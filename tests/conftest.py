@@ -97,6 +97,18 @@ def keep_captured(programs: CapturedPrograms | None) -> None:
                 setattr(module, function, lru_cache(maxsize=KEPT)(keeping))
 
 
+def keep_command_lines() -> None:
+    """Has the parser of a command line be made once in a process: of all verbs it takes as long as many a test of one."""
+    import typer.testing
+
+    from meshcast.cli import app
+
+    made, with_verbs = lru_cache(maxsize=None)(typer.main.get_command), lru_cache(maxsize=None)(app.app_with)
+    setattr(typer.main, "get_command", made)  # noqa: B010  # what `run` asks
+    setattr(typer.testing, "_get_command", made)  # noqa: B010  # what typer's `CliRunner` asks
+    setattr(app, "app_with", lambda verbs: with_verbs(frozenset(verbs)))  # noqa: B010
+
+
 def captured_here(config: pytest.Config) -> CapturedPrograms | None:
     """The programs that tests of these sources have captured, None where pytest keeps nothing on disk."""
     from tests.captured_programs import CapturedPrograms, made_of  # loads jaxlib
@@ -132,6 +144,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     without_tracebacks()
     keep_captured(captured_here(session.config))
+    keep_command_lines()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

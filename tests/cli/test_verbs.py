@@ -30,6 +30,24 @@ def test_a_command_loads_one_verb(monkeypatch: pytest.MonkeyPatch) -> None:
     assert imported == ["meshcast.cli.devices"]
 
 
+def test_a_parser_that_has_read_command_lines_is_as_a_new_one() -> None:
+    """Tests of a process share one (`tests/conftest.py`)."""
+    new, shared = (typer.main.get_command(each) for each in (app_with(VERBS), app))
+    CliRunner().invoke(app, ["devices", "h200", "--json"])
+    CliRunner().invoke(app, ["devices", "--no-such-flag"])
+    assert len(_parameters(new)) > 100
+    for one, other in zip(_parameters(new), _parameters(shared), strict=True):
+        assert one == other
+
+
+def _parameters(command: Any) -> list[dict[str, object]]:
+    """What the verbs of a command line take, and what each is when nobody gives it."""
+    verbs = [each for _, each in sorted(getattr(command, "commands", {}).items())]
+    fields = ("name", "opts", "secondary_opts", "default", "multiple", "nargs", "required", "help", "envvar")
+    own = [{field: getattr(each, field, None) for field in fields} for each in command.params]
+    return own + [each for verb in verbs for each in _parameters(verb)]
+
+
 def _recorded(imported: list[str]) -> Callable[[str], Any]:
     def import_module(name: str) -> Any:
         imported.append(name)

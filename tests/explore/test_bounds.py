@@ -38,6 +38,14 @@ def test_what_ends_the_model_is_in_the_last_stage_and_a_middle_part_counts_where
     assert staged_time(Plan(pp=3), 4, least, middle) == 4 * 4 + 2
 
 
+def test_the_last_part_counts_with_all_that_ends_the_model_in_it() -> None:
+    """Three stages: the last one's five for each microbatch behind two that take one forward and one backward each."""
+    least, last = Passes(forward_s=1.0, backward_s=1.0), Passes(forward_s=2.0, backward_s=3.0)
+    assert staged_time(Plan(pp=3), 4, least, None, last_s=7.0, last=last) == 2 + 4 * 5 + 2
+    # Of two parts a stage the last stage has one of each kind.
+    assert staged_time(Plan(pp=3, vp=2), 4, least, None, last=last) == 2 + 4 * (2 + 5) + 2
+
+
 def test_a_split_backward_pass_is_no_drain() -> None:
     passes = Passes(forward_s=1.0, backward_s=1.0, weight_s=1.0)
     assert staged_time(Plan(pp=4, schedule="zb-h1"), 8, passes, None) == 3 + 8 * 3

@@ -9,6 +9,8 @@ import pytest
 from meshcast.estimate.known_answers import forget_answers
 from meshcast.explore.evaluating import evaluate
 from meshcast.explore.point import Outcome, Point
+from meshcast.jobs.pipeline import job as pipeline_job
+from meshcast.jobs.pipeline import part_values
 from meshcast.jobs.program import known_steps, timed
 from meshcast.jobs.program.run import Run
 from meshcast.network import models
@@ -23,7 +25,7 @@ NUMBERS = {
     "infiniband.link_bandwidth": ("20GB/s", "50GB/s"),
     "infiniband.latency": ("2us", "9us"),
 }
-PLANS = ("dp=2,tp=2", "pp=2,tp=2,mbs=2", "fsdp=16,remat=full")
+PLANS = ("dp=2,tp=2", "pp=2,tp=2,mbs=2", "pp=2,dp=8,zero=1", "fsdp=16,remat=full")
 SETTINGS = {"batch": "16", "seq": "64", "layers": "2"}
 
 
@@ -32,6 +34,8 @@ def forgotten() -> None:
     forget_answers()
     known_steps.forget_steps()
     models.known_plans.cache_clear()
+    part_values._VALUES.clear()
+    pipeline_job._READY.clear()
 
 
 def asked(plan: str, changes: dict[str, str]) -> Point:
@@ -84,3 +88,24 @@ def test_programs_that_do_not_read_a_number_are_not_timed_again(monkeypatch: pyt
     timed_so_far = len(counted)
     evaluate(asked(plan, {"memory.bandwidth": "9.7TB/s"}))
     assert len(counted) > timed_so_far
+
+
+def test_programs_of_stages_are_made_ready_once_for_all_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready: list[object] = []
+    whole = pipeline_job.PipelineJob._made_ready
+
+    def counting(job: pipeline_job.PipelineJob, target: object) -> tuple[Run, tuple[str, ...]]:
+        ready.append(target)
+        return whole(job, target)
+
+    monkeypatch.setattr(pipeline_job.PipelineJob, "_made_ready", counting)
+    forgotten()
+    plan = "pp=2,tp=2,mbs=2"
+    evaluate(asked(plan, {}))
+    programs = len(ready)
+    assert programs == 6
+    for rate in ("3GB/s", "90GB/s"):
+        evaluate(asked(plan, {"nvlink.link_bandwidth": rate}))
+    assert len(ready) == programs
+    evaluate(asked(plan, {"memory.bandwidth": "1.1TB/s"}))
+    assert len(ready) == 2 * programs

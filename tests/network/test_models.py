@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from meshcast.base.errors import InfeasibleError, UnsupportedError, UsageError
 from meshcast.base.mesh import Group, Mesh
 from meshcast.hardware import Conditions, LinkCondition, load_cluster
 from meshcast.network.arranging import Arrangement, arranged, other_job, without_effect
 from meshcast.network.benchmark import collective_of
-from meshcast.network.models import NETWORK_MODELS, Flow, network_model
+from meshcast.network.models import NETWORK_MODELS, Flow, groups_apart, network_model
 from meshcast.network.setting import Setting
 from meshcast.workload.graph import Collective
 
@@ -34,6 +36,31 @@ def test_a_tired_link_slows_all_who_share_its_group(network: str) -> None:
     healthy, tired = network_model(network, setting()), network_model(network, setting(conditions=slow))
     assert tired.seconds(over("data")) > 1.8 * healthy.seconds(over("data"))
     assert tired.seconds(over("model")) == healthy.seconds(over("model"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(first=st.integers(0, 40), distance=st.integers(1, 40), count=st.integers(1, 12))
+def test_of_pairs_that_lie_alike_one_says_what_all_take(first: int, distance: int, count: int) -> None:
+    """What is left out takes as long as something that is not, on nodes of eight in racks of twenty-four."""
+    node, fabric = load_cluster("dgx-h100").levels
+    rack = replace(fabric, name="rack", size=24, link_bandwidth=2 * fabric.link_bandwidth)
+    three = replace(load_cluster("dgx-h100"), levels=(node, rack, fabric))
+    model = network_model("alpha-beta", Setting(cluster=three, devices=128))
+    pairs = tuple(Group(dims=((2, distance),), axes=("pipeline",), first=first + place) for place in range(count))
+    taken = [model.seconds(collective_of("collective_permute", GIB, pair)) for pair in pairs]
+    apart = groups_apart(model, pairs)
+    asked = [model.seconds(collective_of("collective_permute", GIB, pair)) for pair in apart]
+    assert set(asked) == set(taken)
+    assert apart[0] is pairs[0]
+    assert len(apart) <= 3
+
+
+def test_of_pairs_on_links_in_a_state_of_their_own_all_are_asked() -> None:
+    pairs = tuple(Group(dims=((2, 8),), axes=("pipeline",), first=place) for place in range(8))
+    tired = Conditions(links=(LinkCondition(level="infiniband", device=5, share=0.5),))
+    assert len(groups_apart(network_model("alpha-beta", setting()), pairs)) == 1
+    assert groups_apart(network_model("alpha-beta", setting(conditions=tired)), pairs) == pairs
+    assert groups_apart(network_model("flow", setting()), pairs) == pairs
 
 
 @pytest.mark.parametrize("network", ["alpha-beta", "flow"])

@@ -24,6 +24,7 @@ for _needed in ("torchax", "transformers", "torchvision"):
 
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from meshcast.jobs import chosen_options, job_source, predict_job, resolve_job  # noqa: E402
 from tests.programs.torch_models import MODELS, Case, built  # noqa: E402
 
 # Of causal attention torch counts the whole square and no second computation of the scores in the backward pass; of images it
@@ -86,10 +87,13 @@ def test_a_released_model_trains_under_autocast(name: str) -> None:
 def test_a_released_model_infers(name: str) -> None:
     module, inputs, _ = built(name)
     case = Case(module.to(torch.bfloat16).eval(), {key: half(value) for key, value in inputs.items()}, {})
-    found = products(meshcast.capture_torch(case.module, (), {"kwargs": case.inputs}))
-    assert found.pop("bf16") == pytest.approx(flops(case, train=False), rel=CLOSE)
+    found, counted = (
+        products(meshcast.capture_torch(case.module, (), {"kwargs": case.inputs})),
+        flops(case, train=False),
+    )
+    assert found.pop("bf16") == pytest.approx(counted, rel=CLOSE)
     angles = sum(found.values())  # of rotary embeddings, which are products in fp32
-    assert angles < 1e-3 * flops(case, train=False)
+    assert angles < 1e-3 * counted
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "swin", "efficientnet", "densenet"])
@@ -99,11 +103,13 @@ def test_a_released_model_runs_on_pytorchs_own_kernels(name: str) -> None:
     options: dict[str, Any] = {"kwargs": {**case.inputs, **case.labels}, "train": True, "autocast": "bfloat16"}
     if not case.labels:
         options["loss"] = total
-    kernels = []
+    kernels, asked = [], {"on": "h200", "host": "off"}
+    step = job_source((case.module.train(), (), options))  # captured once for a stack, and not once for every question
     for stack in ("pytorch-eager", "pytorch-compile"):
-        step = case.module.train(), (), options
         found, light = (
-            meshcast.predict(step, on="h200", stack=stack, levers=False, host="off", fidelity=fidelity)
+            predict_job(
+                resolve_job(step, chosen_options(None, {**asked, "stack": stack, "fidelity": fidelity}, where=""))
+            )
             for fidelity in ("auto", "roofline")
         )
         assert found.step_time_s is not None

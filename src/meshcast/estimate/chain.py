@@ -185,7 +185,7 @@ def _estimated(
             _check(estimates, len(new), estimator.name)
             known.rules[position] = estimates.gap, estimates.draw.law if estimates.draw is not None else None
             for kernel, answer in zip(new, _singles(estimates, estimator.name), strict=True):
-                kept[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code)
+                kept[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code, device)
         gap = max(gap, known.rules[position][0])
         law = law or known.rules[position][1]
         for kernel in batch:
@@ -194,9 +194,13 @@ def _estimated(
     return EstimatedKernels(by_key=answers, warnings=tuple(warnings), gap=gap, law=law, estimators=asked)
 
 
-def _shaped(found: KernelEstimate, code: CodeShape) -> KernelEstimate:
-    """The estimate of code that gets only a share of the memory's rate: what is no overhead takes so much longer."""
-    longer = max(0.0, found.time - found.overhead) * (1 / code.share - 1) + code.extra
+def _shaped(found: KernelEstimate, code: CodeShape, device: Device) -> KernelEstimate:
+    """The estimate of code that gets only a share of the memory's rate: what is no overhead takes so much longer.
+
+    Nor is it shorter than its slowest block.
+    """
+    working = max(0.0, found.time - found.overhead)
+    longer = max(working / code.share, code.block_cycles / device.clock_hz) - working + code.extra
     return replace(
         found,
         time=found.time + longer,

@@ -18,7 +18,7 @@ from meshcast.hardware import Cluster
 from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
 
-LEVELS = 3  # closed form, a layer in its loop, a part
+LEVELS = 4  # closed form, a layer in its loop, a part in the middle, the last part
 _COUNTED = {"fidelity": "roofline"}  # what layers are counted with: nobody's times
 
 
@@ -62,8 +62,11 @@ class Bounder:
             # Parts of one turn have no loop, and layers that come first may be of another kind.
             looped = plan.one_program or shape.layers // plan.parts >= 2 * shape.period
             return self._work(_family(plan), 0) if looped else None
-        has_middle = plan.parts > 2 and not shape.first
-        return self._work(_family(plan), shape.layers // plan.parts) if has_middle else None
+        # Layers that come first may be of another kind.
+        each = shape.layers // plan.parts
+        if level == 2:
+            return self._work(_family(plan), each) if plan.parts > 2 and not shape.first else None
+        return self._work(_family(plan), each, last=True) if plan.parts > 1 and not shape.first else None
 
     def bound(self, plan: Plan, level: int) -> PlanBound:
         """A plan's bound of a level, from what is known by then."""
@@ -72,15 +75,16 @@ class Bounder:
         bound = closed_form(plan, shape, batch, base, self.cluster)
         turn = self._found(plan, 1) if level >= 1 else None
         part = self._found(plan, 2) if level >= 2 else None
-        if turn is None and part is None:
+        last = self._found(plan, 3) if level >= 3 else None
+        if turn is None and part is None and last is None:
             return bound
-        return bound.raised(of_layers(plan, shape, batch, self.cluster.device, turn, part))
+        return bound.raised(of_layers(plan, shape, batch, self.cluster.device, turn, part, last))
 
     def _found(self, plan: Plan, level: int) -> LayersCost | None:
         work = self.wanted(plan, level)
         return self.found.get(key_of(work)) if work is not None else None
 
-    def _work(self, plan: Plan, layers: int, *, counted: bool = False) -> SearchWork:
+    def _work(self, plan: Plan, layers: int, *, counted: bool = False, last: bool = False) -> SearchWork:
         settings = {name: text for name, text in self.combination.asked["settings"].items() if name != "batch"}
         asked: dict[str, Any] = {**self.combination.asked, "settings": settings, "plan": str(plan), "devices": None}
         if counted:
@@ -90,8 +94,9 @@ class Bounder:
         return SearchWork(
             kind="layers",
             point=point,
-            first=shape.first,
+            first=shape.layers - layers if last else shape.first,
             layers=layers,
+            last=last,
             period=shape.period,
             family=family_of(point.target, plan, asked),
         )

@@ -1,7 +1,7 @@
 """What a plan takes at least: seconds and bytes that no prediction of it falls below. A plan that is bounded out is not
 predicted.
 
-Three bounds, each tighter and dearer than the one before:
+Four bounds, each tighter and dearer than the one before:
 
 1. *Closed form.* One layer is counted once, on one device (`LayersCost` of one sequence). No plan makes products fewer, and
    none makes what is saved smaller than its share, so with m microbatches of mbs sequences, L layers, and F FLOPs of a layer
@@ -21,6 +21,7 @@ Three bounds, each tighter and dearer than the one before:
 
        t >= m L max(sum of products, longest path of data through products and exchanges)
 3. *The part itself*, where a pipeline has parts in the middle: its programs are those of the step (`jobs.part_cost`).
+4. *The last part*, with the logits and the loss, which keep its stage busy for longer than any other: its programs, too.
 
 None of them is a margin: each is a sum or a maximum of what the step has to do, with times that its own kernels cannot fall
 below.
@@ -115,8 +116,9 @@ class Passes:
 
 
 def of_layers(
-    plan: Plan, shape: ModelShape, batch: int, device: Device, turn: LayersCost | None, part: LayersCost | None
-) -> PlanBound:
+    plan: Plan, shape: ModelShape, batch: int, device: Device, turn: LayersCost | None, part: LayersCost | None,
+    last: LayersCost | None = None,
+) -> PlanBound:  # fmt: skip
     """The bound of a plan by what its layers take.
 
     Args:
@@ -126,6 +128,7 @@ def of_layers(
         device: What every rank runs on.
         turn: A layer in its loop; of a plan without stages, one of weights that are not spread. None where parts have no loop.
         part: A part of as many layers as those of the plan; None where that is not known, or all parts are ends.
+        last: The last part; None where that is not known.
     """
     microbatches = batch // (plan.mbs * plan.batch_shards)
     ends = plan.mbs * _logit_flops(shape) / (plan.tp * plan.cp * _rate(plan, device))
@@ -137,8 +140,9 @@ def of_layers(
     if part is not None:
         middle = _times(part, 1.0)
     time_s = staged_time(
-        plan, microbatches, least, middle, last_s=ends, uncounted=shape.first * plan.parts / shape.layers
-    )
+        plan, microbatches, least, middle, last_s=ends, uncounted=shape.first * plan.parts / shape.layers,
+        last=_times(last, 1.0) if last is not None else None,
+    )  # fmt: skip
     known = turn if turn is not None else part
     if known is None or plan.one_program or shape.first:
         return PlanBound(time_s=time_s)
@@ -168,6 +172,7 @@ def staged_time(
     *,
     last_s: float = 0.0,
     uncounted: float = 0.0,
+    last: Passes | None = None,
 ) -> float:
     """Seconds of a step at least, by what the parts of its stages take.
 
@@ -180,11 +185,14 @@ def staged_time(
         least: What any part takes at least.
         middle: What a part takes that neither begins nor ends the model; None where it is not known.
         last_s: Seconds, at least, of what ends the model, for each microbatch.
+        last: What the part takes that ends the model, all of it; None where it is not known.
         uncounted: Leading layers that `least` is not of, in parts: they take some time, and none is claimed.
     """
     inner = middle or least
 
     def part(position: int) -> Passes:
+        if last is not None and position == plan.parts - 1:
+            return last
         found = inner if 0 < position < plan.parts - 1 else least
         counted = min(1.0, max(0.0, position + 1 - uncounted))
         return found if counted == 1.0 else found.times(counted)
@@ -192,7 +200,7 @@ def staged_time(
     found = 0.0
     for stage in {plan.pp - 1, max(plan.pp - 2, 0)}:
         own = sum(part(chunk * plan.pp + stage).both_s for chunk in range(plan.vp))
-        if stage == plan.pp - 1:
+        if stage == plan.pp - 1 and last is None:
             own += last_s
         before = [part(position) for position in range(stage)]
         filling = sum(each.forward_s for each in before)

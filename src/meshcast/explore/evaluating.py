@@ -88,8 +88,11 @@ def outcome_of(prediction: Prediction) -> Outcome:
     )
 
 
-def layers_costs(target: str, asked: Mapping[str, Any], *, first: int, layers: int, period: int) -> LayersCost:
-    """What layers of a model take under a plan: `layers` of them as a part; where that is 0, one in its loop.
+def layers_costs(
+    target: str, asked: Mapping[str, Any], *, first: int, layers: int, period: int, last: bool = False
+) -> LayersCost:
+    """What layers of a model take under a plan: `layers` of them as a part, of the `last` ones with what ends the model; where
+    that is 0, one in its loop.
 
     Raises:
         MeshcastError: They cannot be had.
@@ -97,7 +100,7 @@ def layers_costs(target: str, asked: Mapping[str, Any], *, first: int, layers: i
     options = options_of(asked)
     builder, cluster = builder_of(target), cluster_of(options)
     if layers:
-        return part_cost(builder, options, cluster, first=first, layers=layers)
+        return part_cost(builder, options, cluster, first=first, layers=layers, last=last)
     return layer_turn(builder, options, cluster, first=first, period=period)
 
 

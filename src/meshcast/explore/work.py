@@ -26,6 +26,7 @@ class SearchWork:
         first: The first of the layers.
         layers: How many; 0: one in its loop.
         period: Layers after which their pattern begins again.
+        last: Whether what ends the model is with them.
         family: What has programs in common: works of a family are best done in one process.
     """
 
@@ -34,13 +35,14 @@ class SearchWork:
     first: int = 0
     layers: int = 0
     period: int = 1
+    last: bool = False
     family: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The object that `from_json` reads."""
         return {
             "kind": self.kind, "point": self.point.to_json(), "first": self.first, "layers": self.layers,
-            "period": self.period, "family": self.family,
+            "period": self.period, "last": self.last, "family": self.family,
         }  # fmt: skip
 
     @classmethod
@@ -58,7 +60,12 @@ def done(work: SearchWork) -> Answer:
         return evaluate(work.point)
     try:
         return layers_costs(
-            work.point.target, work.point.asked, first=work.first, layers=work.layers, period=work.period
+            work.point.target,
+            work.point.asked,
+            first=work.first,
+            layers=work.layers,
+            period=work.period,
+            last=work.last,
         )
     except MeshcastError:
         return None

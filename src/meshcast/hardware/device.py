@@ -203,7 +203,7 @@ class Device:
     tensor_cores: TensorCores | None = None
     cells: CellArray | None = None
     communication: CommunicationCores | None = None
-    checked: Checked = DATA_SHEET
+    checked: Checked = field(default=DATA_SHEET, compare=False)  # of equal devices all times are, whoever checked them
     bases: tuple[str, ...] = field(default=(), repr=False)
     default_cluster: str | None = None
     notes: str = ""

@@ -2,7 +2,8 @@
 
 A part of a pipeline runs its layers in a loop, and a loop takes as long as its turns (`docs/loops.md`): one turn's seconds
 and what it saves for the backward pass say what all parts of such layers take at least (`layer_turn`). Parts in the middle of a
-pipeline are the same whatever is around them: what one takes (`part_cost`) holds for all numbers of stages and replicas.
+pipeline are the same whatever is around them: what one takes (`part_cost`) holds for all numbers of stages and replicas. So does
+what the last one takes, which has what ends the model beside its layers.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ class LayersCost:
     least_s: float = 0.0
 
 
-def part_cost(builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int) -> LayersCost:
-    """What so many layers take as a part that neither begins nor ends the model.
+def part_cost(
+    builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int, last: bool = False
+) -> LayersCost:
+    """What so many layers take as a part that does not begin the model.
 
     Args:
         builder: The model.
@@ -60,12 +63,13 @@ def part_cost(builder: Builder, options: Options, cluster: Cluster, *, first: in
         cluster: The hardware.
         first: The first of the layers.
         layers: How many.
+        last: Whether the part ends the model.
 
     Raises:
         InfeasibleError: The plan does not divide the layers.
         UnsupportedError: The model has no parts, or the plan asks for what the model or the device does not have.
     """
-    part = _part(builder, options, cluster, first=first, layers=layers)
+    part = _part(builder, options, cluster, first=first, layers=layers, last=last)
     seconds = {name: found.step_time_s or 0.0 for name, found in part.predictions.items()}
     return _cost(part, seconds, share=1.0)
 
@@ -81,13 +85,16 @@ def layer_turn(builder: Builder, options: Options, cluster: Cluster, *, first: i
     return replace(_cost(part, seconds, share=1 / (TURNS * period)), least_s=least)
 
 
-def _part(builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int) -> PartEstimate:
+def _part(
+    builder: Builder, options: Options, cluster: Cluster, *, first: int, layers: int, last: bool = False
+) -> PartEstimate:
     with collected_later(), names_taken(), room_for_nesting():
         asked = asked_of(builder, options, cluster.device)
         assert asked.plan is not None
         settings = {name: setting_value(text) for name, text in asked.settings.items()}
         plan = replace(asked.plan, stack=None)
-        pipeline = layers_pipeline(builder, plan, settings, cluster.device.platform, first=first, layers=layers)
+        platform = cluster.device.platform
+        pipeline = layers_pipeline(builder, plan, settings, platform, first=first, layers=layers, last=last)
         below = options.having(plan=None, settings={}, attention="plain", devices=None)
         job = resolve_job(pipeline, below, cluster=cluster)
         assert isinstance(job, PipelineJob)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
+from meshcast.lower.channel_sums import with_channel_sums
 from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.local_scales import with_local_scales
 from meshcast.lower.offload import with_offloaded_stacks
@@ -15,6 +16,7 @@ from meshcast.lower.overlap_choices import Overlap
 from meshcast.lower.prefetch import with_prefetching
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.single_copies import with_single_copies
+from meshcast.lower.turned_images import with_turned_images
 from meshcast.lower.unit_copies import with_unit_copies
 from meshcast.programs import Role
 
@@ -58,6 +60,16 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.fsdp2,
             lambda before: with_unit_copies(before, values, weights),
             "fsdp2 changes nothing: no weights are gathered, and no gradients reduced into shares",
+        ),
+        (
+            overlap.turned_images,
+            lambda before: with_turned_images(before, values),
+            "turned-images changes nothing: no convolution has windows of several pixels, of many channels",
+        ),
+        (
+            overlap.channel_sums,
+            with_channel_sums,
+            "channel-sums changes nothing: nothing is summed up over the pixels of images",
         ),
         (
             overlap.one_copy,

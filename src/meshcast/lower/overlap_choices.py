@@ -31,6 +31,8 @@ class Overlap:
         one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
         offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
         fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
+        turned_images: Whether images lie channels first, which cuDNN turns around convolutions on tensor cores.
+        channel_sums: Whether images lie channels first and batch norms have a block for each channel.
         cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
         local_scales: Whether narrow tensors are scaled by what a device holds of them.
         replica_scales: The same, but devices that split a layer's products agree on a scale.
@@ -45,6 +47,8 @@ class Overlap:
     one_copy: bool = False
     offload: bool = False
     fsdp2: bool = False
+    turned_images: bool = False
+    channel_sums: bool = False
     cached_weights: bool = False
     local_scales: bool = False
     replica_scales: bool = False
@@ -131,6 +135,8 @@ OVERLAP_CHOICES = (
     OverlapChoice(name="one-copy", field="one_copy", read=_flag, help="a token to each host once"),
     OverlapChoice(name="offload", field="offload", read=_flag, help="what layers save waits in the host's memory"),
     OverlapChoice(name="fsdp2", field="fsdp2", read=_flag, help="weights and gradients copied through buffers, as PyTorch does"),
+    OverlapChoice(name="turned-images", field="turned_images", read=_flag, help="images channels first, turned by cuDNN"),
+    OverlapChoice(name="channel-sums", field="channel_sums", read=_flag, help="batch norms with a block a channel"),
     OverlapChoice(name="cached-weights", field="cached_weights", read=_flag, help="fp8 weights rounded once a step"),
     OverlapChoice(name="local-scales", field="local_scales", read=_flag, help="fp8 scales by each device's own values"),
     OverlapChoice(

@@ -31,6 +31,7 @@ from meshcast.network.flow.simulation import LevelUse as LevelUse
 from meshcast.network.models import NETWORK_MODELS as NETWORK_MODELS
 from meshcast.network.models import Flow as Flow
 from meshcast.network.models import NetworkModel as NetworkModel
+from meshcast.network.models import groups_apart as groups_apart
 from meshcast.network.models import network_model as network_model
 from meshcast.network.models import network_read as network_read
 from meshcast.network.plan import CollectivePlan as CollectivePlan

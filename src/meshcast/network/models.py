@@ -23,7 +23,7 @@ from meshcast.network.fabric import fabric_of, read_fabric
 from meshcast.network.flow import FlowResult, FlowTraffic, Job, SharedFabric
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.setting import Setting, WholeJob
-from meshcast.network.spread import Ints, LevelSpread, spread_of_devices, spread_over_levels
+from meshcast.network.spread import Ints, LevelSpread, lying_apart, spread_of_devices, spread_over_levels
 from meshcast.workload import Collective
 
 FULL_SPEED = 1 - 1e-9  # beyond it a share is 1 but for rounding, which should not decide how a step is put in order
@@ -64,11 +64,11 @@ class AlphaBeta:
 
     def __init__(self, *, setting: Setting) -> None:
         self.setting = setting
-        self._plain = setting.placement is None and setting.conditions.healthy
+        self.plain = (
+            setting.placement is None and setting.conditions.healthy
+        )  # ranks in their own order on healthy links
         # On healthy links ranks in their own order are timed alike by all runs.
-        known = (
-            known_plans(setting.cluster.levels, setting.algorithm, setting.protocol) if self._plain else KnownPlans()
-        )
+        known = known_plans(setting.cluster.levels, setting.algorithm, setting.protocol) if self.plain else KnownPlans()
         self._plans, self._spreads = known.of_collectives, known.of_groups
 
     def plan(self, collective: Collective) -> CollectivePlan:
@@ -98,7 +98,7 @@ class AlphaBeta:
         setting = self.setting
         cluster = setting.cluster
         chosen = functools.partial(plan_collective, algorithm=setting.algorithm, protocol=setting.protocol)
-        if not self._plain:
+        if not self.plain:
             rows = setting.rows(collective)
             cluster = replace(cluster, levels=tuple(_as_it_is(level, rows, setting) for level in cluster.levels))
             return chosen(collective, cluster, spread=spread_of_devices(rows, cluster))
@@ -319,6 +319,16 @@ def network_read(model: NetworkModel, collectives: Iterable[Collective]) -> Hash
     if not isinstance(model, AlphaBeta):
         return None
     return tuple([_read(model.plan(collective)) for collective in collectives])
+
+
+def groups_apart(model: NetworkModel, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """Of groups that send the same, those that can take different times: each of the others takes as long as one of them.
+
+    All of them where a model looks at more than how they lie in the network.
+    """
+    if not isinstance(model, AlphaBeta) or not model.plain:
+        return groups
+    return lying_apart(groups, model.setting.cluster.levels)
 
 
 _READ: KeptBeside[Hashable] = KeptBeside(8192)  # of plans that sweeps come back to

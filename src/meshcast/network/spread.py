@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshcast.base import Group
+from meshcast.base import Group, KeptBeside
 from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.network.leaves import leaving
 from meshcast.network.slices import SliceLine, lines_in_slice
@@ -61,6 +61,27 @@ def spread_of_devices(rows: Sequence[Ints], cluster: Cluster) -> tuple[LevelSpre
         return ()
     counts = _worst(rows, tuple(level.size for level in cluster.levels[:-1]))
     return _at_levels(counts, cluster.levels, list(rows), 1 + max(int(row.max()) for row in rows))
+
+
+def lying_apart(groups: tuple[Group, ...], levels: tuple[NetworkLevel, ...]) -> tuple[Group, ...]:
+    """The first of each way in which some groups lie in these levels: the spread of any other is that of one of these.
+
+    Sizes of domains decide it where it does not matter where in them members lie, so that all rates share the answer.
+    """
+    if not levels or any(_has_places(level) for level in levels):
+        return groups
+    inner = tuple(level.size for level in levels[:-1])
+    return _APART.of(groups, inner, lambda: _first_of_each(groups, inner))
+
+
+_APART: KeptBeside[tuple[Group, ...]] = KeptBeside(4096)
+
+
+def _first_of_each(groups: tuple[Group, ...], inner: tuple[int, ...]) -> tuple[Group, ...]:
+    found: dict[tuple[Counts, ...], Group] = {}
+    for group in groups:
+        found.setdefault(_spread(group, inner), group)
+    return tuple(found.values())
 
 
 @functools.lru_cache(maxsize=4096)

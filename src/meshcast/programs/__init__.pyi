@@ -24,6 +24,7 @@ from meshcast.programs.program import module_mesh as module_mesh
 from meshcast.programs.program import own_launches as own_launches
 from meshcast.programs.program import result_names as result_names
 from meshcast.programs.pytorch.capture import capture_torch as capture_torch
+from meshcast.programs.pytorch.code_shapes import channel_cycles as channel_cycles
 from meshcast.programs.pytorch.options import TorchOptions as TorchOptions
 from meshcast.programs.pytorch.recorded import Recording as Recording
 from meshcast.programs.pytorch.recorded import View as View

@@ -357,3 +357,53 @@ def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
     path.write_text("id,device,devices\n")
     with pytest.raises(InputError, match="no column model, step_time_s"):
         read_run_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("told", "planned"),
+    [
+        ("fp8-tensor", "fp8"), ("fp8_cs", "fp8"), ("fp8-blockwise", "fp8"), ("fp8", "fp8"), ("fp8-mx", "mxfp8"),
+        ("nvfp4", "nvfp4"), ("bf16-mixed", "bf16"), ("fp16-amp", "bf16"), ("int8-aqt", "int8"), ("fp8x", "fp8x"),
+    ],
+)  # fmt: skip
+def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planned: str) -> None:
+    assert target(precision=told).plan["precision"] == planned
+
+
+@pytest.mark.parametrize(
+    ("recompute", "degrees", "remat"),
+    [
+        ("full:20-layers", {"fsdp": 8}, "full"), ("full:4-layers", {"fsdp": 8}, "none"),
+        ("full:4-layers", {"fsdp": 2, "pp": 4}, "full"), ("full:1-layer", {"fsdp": 2, "pp": 4, "vp": 2}, "none"),
+    ],
+)  # fmt: skip
+def test_of_layers_that_are_counted_the_plan_has_what_most_of_a_stage_do(
+    recompute: str, degrees: dict[str, int], remat: str
+) -> None:
+    assert target(recompute=recompute, degrees=degrees).plan["remat"] == remat
+
+
+def test_policies_that_offload_keep_the_same_at_the_host() -> None:
+    plan = target(recompute="policy:qkv_proj_offloaded", framework="maxtext").plan
+    assert (plan["remat"], plan["offload"]) == ("heads", "activations")
+
+
+def test_a_microbatch_that_does_not_divide_the_batch_is_the_next_smaller_one_that_does() -> None:
+    found = target(mbs=3.0, counts={**LLAMA, "gbs": 32})
+    assert (found.missing, found.plan["mbs"]) == ((), 2)
+    assert found.contradictions == ("mbs=2: gbs=32 is no multiple of mbs=3 x 8 ranks",)
+
+
+def test_what_tensor_ranks_cannot_share_evenly_is_filled_up_or_copied() -> None:
+    counts = {**LLAMA, "hidden": 6144, "heads": 48, "kv_heads": 1, "vocab": 256000, "gbs": 16}
+    found = target(devices=24, degrees={"fsdp": 2, "tp": 12}, counts=counts, mbs=8.0)
+    assert found.missing == ()
+    assert found.model is not None
+    assert (found.model.config.vocab, found.model.config.kv_heads) == (256512, 12)
+    assert {"a vocabulary of 256000 filled up to 256512, which tp=12 shares evenly"} <= set(found.assumptions)
+
+
+def test_of_ranks_that_cannot_share_weights_evenly_some_hold_the_same() -> None:
+    found = target(devices=24, degrees={"dp": 1, "fsdp": 24}, counts={**LLAMA, "gbs": 48})
+    assert (found.missing, found.contradictions) == ((), ())
+    assert (found.plan["dp"], found.plan["fsdp"]) == (3, 8)

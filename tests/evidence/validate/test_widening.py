@@ -8,7 +8,7 @@ import pytest
 
 from meshcast.base.errors import InputError
 from meshcast.evidence.validate.programs import ProgramRow
-from meshcast.evidence.validate.runs.left_out import asked_width, left_out, share_inside
+from meshcast.evidence.validate.runs.left_out import asked_width, halves, left_out, share_inside
 from meshcast.evidence.validate.widening import widening
 
 
@@ -47,3 +47,9 @@ def test_each_source_is_judged_by_the_others() -> None:
     assert left_out(rows[:3]) == []
     assert share_inside([]) is None
     assert asked_width(ProgramRow(id="x", group="a", measured=1.0, predicted=None)) is None
+
+    # Either of two sources chooses for the other: 3 times as wide of a, 2 of b.
+    found = halves(rows, meant=1.0)
+    assert found is not None
+    assert (found.ways, found.times, found.inside) == (2, pytest.approx(2.5), pytest.approx((2 / 2 + 2 / 3) / 2))
+    assert halves(rows[:3]) is None

@@ -52,6 +52,11 @@ class GpuParameters:
     compare_swap_cost: float = _about("an atomic on 2-byte types (compare and swap), in 4-byte atomics", 4.0)
     hot_line_cycles: float = _about("a line's turn in its L2 slice for one warp's atomic updates, in cycles", 5.0)
     line_visit_cycles: float = _about("an update's visit to a line that it shares with others, in cycles", 7.5)
+    swap_round_cycles: float = _about(
+        "a round of updates that compare and swap one word: a load and a swap, in cycles", 1000.0
+    )
+    swap_word_cycles: float = _about("more of such a round for every word that a warp has in the line, in cycles", 96.0)
+    swap_visit_cycles: float = _about("and for every word and warp that waits for the line, in cycles", 0.12)
     hot_overlap: float = _about("p of the p-norm that joins the hottest row's updates and all others", 2.5)
     slice_deviations: float = _about("standard deviations by which the busiest L2 slice exceeds the mean", 1.5)
     picked_cache: float = _about("share of L2 that holds rows picked at random", 0.4)

@@ -8,7 +8,7 @@ from typing import Literal
 from meshcast.jobs.pipeline.definition import Pipeline
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.step import Message, StepParts
-from meshcast.jobs.pipeline.walk import gradient_sums, stage_positions, update_pieces
+from meshcast.jobs.pipeline.walk import gradient_seconds, stage_positions, update_pieces
 from meshcast.network import NETWORK_FACTOR, NETWORK_START_S
 from meshcast.simulate import StepCosts
 
@@ -34,29 +34,42 @@ def step_costs(pipeline: Pipeline, step: StepParts, end: End = "middle") -> Step
             return prediction.step_time_s
         return prediction.interval_s[0 if end == "low" else 1]
 
+    # Most positions are alike: their parts, reductions and gathers are the same objects.
+    known: dict[tuple[str, int, int], float] = {}
+
+    def reducing(position: int) -> float:
+        key = "reduce", id(step.estimates[position]), id(step.reductions[position])
+        if key not in known:
+            known[key] = gradient_seconds(step, position)
+        return known[key]
+
+    held = {id(estimate): estimate.held for estimate in step.parts}
     parts = tuple(
         replace(
-            estimate.held,
+            held[id(estimate)],
             forward_s=seconds(estimate, "forward"),
             backward_s=seconds(estimate, "backward") + (0.0 if "weight" in estimate.programs else added),
             weight_s=seconds(estimate, "weight") + (added if "weight" in estimate.programs else 0.0),
             forward_send_s=wire(_seconds(step.forward[position])),
             backward_send_s=wire(_seconds(step.backward[position])),
-            reduce_s=wire(sum(each.seconds for each in gradient_sums(pipeline, step, position))),
+            reduce_s=wire(reducing(position)),
         )
         for position, estimate in enumerate(step.estimates)
         for added in (estimate.accumulation_s,)
     )
 
     def updating(position: int) -> float:
-        return sum(
-            seconds(step.estimates[position], piece.program)
-            if piece.program
-            else wire(piece.seconds)
-            if piece.collective
-            else piece.seconds
-            for piece in update_pieces(pipeline, step, position)
-        )
+        key = "update", id(step.estimates[position]), id(step.gathers[position])
+        if key not in known:
+            known[key] = sum(
+                seconds(step.estimates[position], piece.program)
+                if piece.program
+                else wire(piece.seconds)
+                if piece.collective
+                else piece.seconds
+                for piece in update_pieces(pipeline, step, position)
+            )
+        return known[key]
 
     return StepCosts(
         parts=parts,

@@ -156,6 +156,19 @@ class PipelineJob:
         return self.options.having(devices=None, conditions=HEALTHY)
 
     def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
+        if not self.brief or not isinstance(target, Program):
+            return self._made_ready(target)
+        # Points of a sweep that differ in links alone: their programs are the same, lowered by the same options for the same
+        # device, and answered for by the same estimators.
+        options = self._of_stages
+        key = (
+            self.device, id(self.options.parts), options.brought, options.written, self.pipeline.devices, self.interval,
+        )  # fmt: skip
+        run, names, _ = _READY.of(target, key, lambda: (*self._made_ready(target), self.options.parts))
+        self.cluster.for_devices(run.devices)  # refuses more than there are
+        return replace(run, cluster=self.cluster, options=options), names
+
+    def _made_ready(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         job = self.part_job(target, self._of_stages)
         program = job.program
         names = _NAMES.of(program.module, None, lambda: result_names(program.module, where=program.source))
@@ -164,6 +177,8 @@ class PipelineJob:
         return replace(run, whole=False, job_devices=devices, interval=self.interval, brief=self.brief), names
 
 
+# Of programs on hardware of sweeps, with the parts of the options that they were asked with, which it holds.
+_READY: KeptBeside[tuple[Run, tuple[str, ...], object]] = KeptBeside()
 _NAMES: KeptBeside[tuple[str, ...]] = KeptBeside()  # of results, by program
 
 

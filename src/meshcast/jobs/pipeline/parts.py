@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.base import KeptBeside, Mesh, UsageError
+from meshcast.base import Mesh, UsageError
 from meshcast.hardware import Conditions
-from meshcast.jobs.pipeline.definition import Part, PartWiring, Pipeline
+from meshcast.jobs.pipeline.definition import Part, Pipeline
 from meshcast.jobs.pipeline.offload import PIECES_HELD, streaming_seconds, with_room
+from meshcast.jobs.pipeline.part_values import PartValues, gradient_program, part_values
 from meshcast.jobs.pipeline.state import in_state
-from meshcast.jobs.pipeline.wiring import PartProgram, Values, passed_on, total_bytes
+from meshcast.jobs.pipeline.wiring import PartProgram, Values, total_bytes
 from meshcast.jobs.program.run import Run
-from meshcast.lower import LoweredProgram, with_deferred_sums
 from meshcast.network import CollectivePlan
 from meshcast.results import CollectiveShare, Prediction
 from meshcast.simulate import PartCosts, PassWork, collective_of_kernel
@@ -130,49 +130,28 @@ def wired_part(part: Part, pipeline: Pipeline, prepare: Prepare, everyone: Condi
             label = f"{part.name}, {name}"
             programs[name] = PartProgram(label=label, where=part.where, run=in_state(run, everyone), results=results)
             _check_mesh(programs[name], pipeline.mesh)
-    wiring = pipeline.wiring
-    forward, backward, weight = programs["forward"], programs["backward"], programs.get("weight")
-    saved = passed_on(forward, wiring.saved_output, backward, wiring.saved, "what is saved", needed=False)
-    weight_saved: Values = {}
-    if weight is not None:
-        passed_on(forward, wiring.saved_output, weight, wiring.saved, "what is saved", needed=False)
-        weight_saved = passed_on(
-            backward, wiring.weight_saved_output, weight, wiring.weight_saved, "what is saved", needed=False
-        )
-    last, where = (backward, wiring.gradients_output) if weight is None else (weight, wiring.weight_gradients_output)
-    gradients = last.outputs(where)
-    if not gradients:
-        raise UsageError(
-            f"{last.label} has no result {where!r}: where are its gradients? its results are {last.result_names()}",
-            where=part.where,
-            fix="return them there, or say under [wiring] where they are",
-        )
-    deferred: tuple[Deferred, ...] = ()
-    if pipeline.microbatches > 1:
-        name = "backward" if weight is None else "weight"
-        programs[name], deferred = _summed_once(last, where)
-        last = programs[name]
-    gradient_bytes = total_bytes(gradients)
-    accumulates = bool(last.arguments(wiring.gradients)) or pipeline.microbatches == 1
-    update = programs.get("update")
-    state_bytes, pieces = total_bytes(update.arguments(wiring.optimizer_state)) if update else 0, 0
+    values = part_values(programs, pipeline)
+    name = gradient_program(programs)
+    programs[name], deferred = _summed_once(programs[name], values)
+    device = programs[name].run.device
+    state_bytes, pieces, update = values.state_bytes, 0, programs.get("update")
     if update is not None and pipeline.host_state_pieces:
         pieces = pipeline.host_state_pieces
-        programs["update"] = update = replace(update, run=with_room(update.run, state_bytes))
-    kept = {name: _kept_bytes(name, program, wiring, split=weight is not None) for name, program in programs.items()}
+        programs["update"] = replace(update, run=with_room(update.run, state_bytes))
+    added = 0 if values.accumulates else accumulated_bytes(total_bytes(values.gradients))
     return PartEstimate(
         part=part,
         programs=programs,
-        parameter_bytes=max(total_bytes(program.arguments(wiring.parameters)) for program in programs.values()),
-        gradients=gradients,
+        parameter_bytes=values.parameter_bytes,
+        gradients=values.gradients,
         optimizer_bytes=min(state_bytes, PIECES_HELD * -(-state_bytes // pieces)) if pieces else state_bytes,
         host_bytes=state_bytes if pieces else 0,
         host_pieces=pieces,
-        saved=saved,
-        weight_saved=weight_saved,
-        working_bytes={name: max(0, p.run.memory.peak - kept[name]) for name, p in programs.items()},
+        saved=values.saved,
+        weight_saved=values.weight_saved,
+        working_bytes={name: max(0, p.run.memory.peak - values.kept_bytes[name]) for name, p in programs.items()},
         deferred=deferred,
-        accumulation_s=0.0 if accumulates else accumulated_bytes(gradient_bytes) / last.run.device.memory_bandwidth,
+        accumulation_s=added / device.memory_bandwidth,
     )
 
 
@@ -193,22 +172,13 @@ def predicted_part(estimate: PartEstimate, *, timed: bool) -> PartEstimate:
     return replace(estimate, predictions=predictions, streaming_s=streaming)
 
 
-_SUMMING: KeptBeside[LoweredProgram] = KeptBeside()  # without sums of gradients, as one object for all hardware
-
-
-def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tuple[Deferred, ...]]:
-    """A program whose gradients stay each device's own, and the sums that are made of them once a step."""
+def _summed_once(program: PartProgram, values: PartValues) -> tuple[PartProgram, tuple[Deferred, ...]]:
+    """The program that makes gradients as it runs for each microbatch, and the sums that are made of them once a step."""
+    if not values.sums:
+        return program, ()
     run = program.run
-    lowered = run.lowered
-    outputs = lowered.schedule.outputs
-    if len(outputs) != len(program.results):  # a compiler has changed the results
-        return program, ()
-    own = frozenset(v for name, v in zip(program.results, outputs, strict=True) if name.startswith(gradients))
-    schedule, found = with_deferred_sums(lowered.schedule, own)
-    if not found:
-        return program, ()
     deferred = []
-    for kernel, count in found:
+    for kernel, count in values.sums:
         collective, plan = collective_of_kernel(kernel), run.collective(kernel)
         share = CollectiveShare(
             kind=collective.kind,
@@ -221,19 +191,7 @@ def _summed_once(program: PartProgram, gradients: str) -> tuple[PartProgram, tup
             level=plan.level,
         )
         deferred.append(Deferred(collective=collective, devices=run.workload.devices, plan=plan, share=share))
-    summing = _SUMMING.of(lowered, own, lambda: replace(lowered, schedule=schedule))
-    return replace(program, run=replace(run, lowered=summing)), tuple(deferred)
-
-
-def _kept_bytes(name: str, program: PartProgram, wiring: PartWiring, *, split: bool) -> int:
-    """What of a program's memory is accounted for elsewhere: weights, gradients, optimizer state, what is saved."""
-    prefixes = (wiring.parameters, wiring.gradients, wiring.optimizer_state, wiring.saved, wiring.weight_saved)
-    kept = sum(total_bytes(program.arguments(prefix)) for prefix in prefixes)
-    if name == "forward":
-        kept += total_bytes(program.outputs(wiring.saved_output))
-    if name == "backward" and split:
-        kept += total_bytes(program.outputs(wiring.weight_saved_output))
-    return kept
+    return replace(program, run=replace(run, lowered=values.summing)), tuple(deferred)
 
 
 def _check_mesh(program: PartProgram, mesh: Mesh) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from meshcast.jobs.pipeline.definition import Pipeline
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.state import HardwareState
 from meshcast.jobs.pipeline.wiring import passed_on, total_bytes
-from meshcast.network import CollectivePlan, NetworkModel, Setting, network_model
+from meshcast.network import CollectivePlan, NetworkModel, Setting, groups_apart, network_model
 from meshcast.simulate import PipelineSchedule, make_schedule
 from meshcast.workload import Collective
 
@@ -171,16 +172,13 @@ class _Wires:
         devices = self._pipeline.mesh.size
         places = set(range(min(devices, self._alike)))
         places |= {at % devices for at in self._concerned if at // devices in (stage, stage + distance)}
-        pairs = (
-            Group(dims=((2, distance * devices),), axes=("pipeline",), first=stage * devices + place)
-            for place in sorted(places)
-        )
+        pairs = _pairs(devices, stage, distance, tuple(sorted(places)))
         messages = (
             self._timed(
                 Collective(kind=kind, group=pair, input_bytes=size, output_bytes=size, reason=reason),
                 self.network,
             )
-            for pair in pairs
+            for pair in groups_apart(self.network, pairs)
         )
         return max(messages, key=lambda message: message.seconds)
 
@@ -251,6 +249,13 @@ class _Wires:
 
     def _timed(self, collective: Collective, network: NetworkModel) -> Message:
         return Message(collective=collective, plan=network.plan(collective), seconds=network.seconds(collective))
+
+
+@functools.lru_cache(maxsize=4096)
+def _pairs(devices: int, stage: int, distance: int, places: tuple[int, ...]) -> tuple[Group, ...]:
+    """Equal places of two stages of so many devices, `distance` stages apart; as one object for all hardware."""
+    span = distance * devices
+    return tuple(Group(dims=((2, span),), axes=("pipeline",), first=stage * devices + place) for place in places)
 
 
 def program_counts(step: StepParts) -> Iterator[tuple[PartEstimate, str, int]]:

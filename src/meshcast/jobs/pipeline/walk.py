@@ -7,6 +7,7 @@ updated: its program, what streaming its state from the host takes longer, the g
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -112,6 +113,14 @@ def gradient_sums(pipeline: Pipeline, step: StepParts, position: int) -> tuple[E
     if message is not None:
         found.append(_over_replicas("gradients reduced", pipeline, message))
     return tuple(each for each in found if each.seconds)
+
+
+def gradient_seconds(step: StepParts, position: int) -> float:
+    """Seconds of all of `gradient_sums`."""
+    message = step.reductions[position]
+    late = (share for each in step.estimates[position].deferred for share in (each.share,))
+    each = itertools.chain.from_iterable(itertools.repeat(share.seconds / share.count, share.count) for share in late)
+    return sum(each, 0.0) + (message.seconds if message is not None else 0.0)
 
 
 def tied_sum(pipeline: Pipeline, step: StepParts, stage: int) -> EndCollective | None:

@@ -103,9 +103,10 @@ def build_pipeline(builder: Builder, plan: Plan, settings: Mapping[str, Any], pl
 
 
 def layers_pipeline(
-    builder: Builder, plan: Plan, settings: Mapping[str, Any], platform: str, *, first: int, layers: int
-) -> Pipeline:
-    """A model's layers from `first` on as one part that neither begins nor ends the model, twice a step.
+    builder: Builder, plan: Plan, settings: Mapping[str, Any], platform: str, *, first: int, layers: int,
+    last: bool = False,
+) -> Pipeline:  # fmt: skip
+    """A model's layers from `first` on as one part that does not begin the model, twice a step.
 
     Its passes are those of every part of so many such layers, whatever the stages and replicas around it.
 
@@ -116,6 +117,7 @@ def layers_pipeline(
         platform: What to lower for.
         first: The first of the layers.
         layers: How many.
+        last: Whether the part ends the model.
     """
     key = _PartKey(
         builder=builder,
@@ -123,7 +125,7 @@ def layers_pipeline(
         start=first,
         layers=layers,
         is_first=False,
-        is_last=False,
+        is_last=last,
         seq=settings.get("seq"),
         plan=_of_part(plan),
         apart=plan.splits_backward,

@@ -4,16 +4,19 @@ Policies go by the names that frameworks give them. What each keeps:
 
 - MaxText (`layers/decoders.py`, `get_remat_policy`): `full` nothing but a layer's input; `minimal`, `save_dot...` the results of
   products with weights, `minimal_with_context` and `minimal_flash` those of attention too; `...except_mlp` and `save_out_proj`
-  heads and the result of attention; `save_qkv_proj` queries, keys and values.
+  heads and the result of attention; `save_qkv_proj` queries, keys and values; `..._offloaded` keeps the same at the host.
 - torchtitan (`parallelize_llama.py`, selective op): results of attention and of every second product with weights.
 - Megatron (`--recompute-modules`): only the named parts of a layer are computed again; `mla_up_proj`, `layernorm`, `moe_act`
   cost next to nothing and the rest is kept, `core_attn` is `selective`, `mlp` and `moe` keep what attention does.
+  `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) is `full` where N are half of a part's layers or more,
+  and `none` where they are fewer: a plan treats all layers alike.
 - `save:a+b` and `offload:a+b` keep only these.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.run import StatedRun
@@ -24,7 +27,7 @@ Choice = dict[str, int | str]
 _POLICIES = (
     (r"selective-op|op-selective|sac", "alternate", ""),
     (r"except_mlp|save_out_proj|attn_only", "attention", "heads and results of attention are kept"),
-    (r"save_qkv", "heads", "a layer keeps its input, queries, keys and values"),
+    (r"qkv_proj|save_qkv", "heads", "a layer keeps its input, queries, keys and values"),
     (r"minimal_flash|minimal_with_context|minimal_with_quantization_and_context", "selective",
      "results of products with weights are kept"),
     (r"save_dot|minimal|dots", "selective", "results of products with weights are kept"),
@@ -33,6 +36,7 @@ _POLICIES = (
     (r"mla_up_proj|layernorm|moe_act|norm", "none", "it is small beside the rest"),
     (r"full|nothing", "full", ""),
 )  # fmt: skip
+_COUNTED = r"(\d+)-layers?"
 _HEADS = {"q", "k", "v", "qkv", "query_proj", "key_proj", "value_proj"}
 _RESULTS = {"out_proj", "context", "attention_out"}
 _FEED_FORWARD = {"mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "mlp"}
@@ -44,9 +48,11 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
     if not run.recompute:
         found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
         return {"remat": stack.remat}
+    if kind == "full" and (counted := re.fullmatch(_COUNTED, named)):
+        most = _most(int(counted[1]), run)
+        found.assumes(f"recompute {run.recompute!r} is taken as {most}, of all layers: what most layers of a stage do")
+        return {"remat": most}
     if kind in ("none", "full"):
-        if named:
-            found.assumes(f"recompute {run.recompute!r} is taken as {kind}: of all layers")
         return {"remat": kind}
     if kind == "selective":
         return {"remat": "selective"}
@@ -62,16 +68,23 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
             if re.search(pattern, named):
                 if granted:
                     found.assumes(f"recompute {run.recompute!r} is taken as {word}: {granted}")
-                return {"remat": word}
+                at_host = "offload" in named and run.degree("pp") == 1
+                return {"remat": word, "offload": "activations"} if at_host else {"remat": word}
     found.assumes(f"recompute {run.recompute!r} is no policy that is known: {stack.remat}, as {stack.name} has it")
     return {"remat": stack.remat}
+
+
+def _most(recomputed: int, run: StatedRun) -> Literal["full", "none"]:
+    """What most layers of a part do, of which so many are computed again; all of them where the layers are not told."""
+    layers = run.counts.get("layers", 0) / (run.degree("pp") * run.degree("vp"))
+    return "full" if 2 * recomputed >= layers else "none"
 
 
 def known_recomputation(text: str) -> bool:
     """Whether a text is one that `activations_of` has a rule for, and not only the stack's habit."""
     kind, _, named = text.partition(":")
     if kind == "full":
-        return not named or re.fullmatch(r"\d+-layers", named) is not None
+        return not named or re.fullmatch(_COUNTED, named) is not None
     if kind in ("none", "selective"):
         return not named
     if kind == "offload":

@@ -7,6 +7,7 @@ ranks a plan's `ep` takes its part. A step is `gbs / (mbs x dp x fsdp)` microbat
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 from meshcast.hardware import Device
@@ -23,14 +24,15 @@ _MAXTEXT = ("maxtext",)
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
 _ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
-# A run's word for the precision of products, and the plan's; others are the plan's own or refused by it.
-_PRECISIONS = {
-    "fp8-tensor": "fp8",
-    "fp8-delayed": "fp8",
-    "fp8-block": "fp8",
-    "fp8-rowwise": "fp8",
-    "fp8-current": "fp8",
-}
+# A run's words for the precision of products, and the plan's; others are the plan's own or refused by it. Of fp8 all scalings
+# but those in hardware (by 32 elements) multiply alike.
+_PRECISIONS = (
+    (r"mx-?fp8|fp8-mx", "mxfp8"),
+    (r"fp8(?:-(?:tensor|delayed|block|rowwise|current|blockwise|subchannel|tensorwise|cs|ds|sc|te|hybrid))?", "fp8"),
+    (r"nv-?fp4|fp4-nv", "nvfp4"),
+    (r"(bf16|fp16)-(?:mixed|amp)", r"\1"),
+    (r"int8-aqt|aqt-int8|int8-w8a8", "int8"),
+)
 
 
 def plan_text(plan: Plan) -> str:
@@ -87,6 +89,9 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
         )
         sharded = ranks
     plain = ranks // sharded
+    if model.planned and (shares := math.gcd(sharded, model.config.dim)) != sharded:
+        found.assumes(f"fsdp={shares}: programs share a width of {model.config.dim} evenly, fsdp={sharded} does not")
+        sharded = shares
     if "dp" in run.degrees and run.degree("dp") != plain:
         found.contradicts(
             f"dp={plain}: dp={run.degree('dp')} is not what {ranks} ranks leave",
@@ -98,6 +103,7 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
             f"ep=1: ep={run.degree('ep')} shares out experts, and {run.model} has none", of="ep", fix="leave ep out"
         )
     experts = run.degree("ep") if getattr(model.config, "experts", 0) else 1
+    plain = ranks // sharded
     outer = math.gcd(experts, sharded)
     inner = math.gcd(experts // outer, plain)
     if outer * inner != experts:
@@ -205,15 +211,23 @@ def _microbatch(run: StatedRun, plan: Plan, ranks: int, shards: dict[str, int], 
         found.assumes(f"{sharing} ranks share {sequences} by position: mbs={micro:g}")
         return {"mbs": together, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
     if micro != int(micro) or batch % (int(micro) * ranks):
-        step = max(int(micro), 1) * ranks
-        near = sorted({max(batch - batch % step, step), batch - batch % step + step})
-        found.lacks(
-            f"a batch that fits: gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks",
-            of="gbs",
-            fix=f"use {' or '.join(f'gbs={each}' for each in near)}"
-            + ("" if micro == int(micro) else ", and a whole mbs"),
-        )
+        return _other_microbatch(batch, micro, ranks, found)
     return {"mbs": int(micro)}
+
+
+def _other_microbatch(batch: int, micro: float, ranks: int, found: Findings) -> Plan:
+    """The largest microbatch up to the one that is told which the ranks can share the batch out in."""
+    step = max(int(micro), 1) * ranks
+    near = sorted({max(batch - batch % step, step), batch - batch % step + step})
+    said = f"gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks"
+    fix = f"use {' or '.join(f'gbs={each}' for each in near)}" + ("" if micro == int(micro) else ", and a whole mbs")
+    whole, rest = divmod(batch, ranks)
+    if rest:
+        found.lacks(f"a batch that fits: {said}", of="gbs", fix=fix)
+        return {"mbs": max(int(micro), 1)}
+    nearest = max(size for size in range(1, max(int(micro), 1) + 1) if whole % size == 0)
+    found.contradicts(f"mbs={nearest}: {said}", of="gbs", fix=fix)
+    return {"mbs": nearest}
 
 
 def _precision(run: StatedRun, device: Device, found: Findings) -> str:
@@ -221,8 +235,11 @@ def _precision(run: StatedRun, device: Device, found: Findings) -> str:
     if not run.precision:
         found.assumes("precision bf16")
         return "bf16"
+    precision = run.precision.replace("_", "-")
+    for pattern, word in _PRECISIONS:
+        precision = re.sub(f"^(?:{pattern})$", word, precision)
     peaks = device.matrix_flops
-    if run.precision == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
+    if precision == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
         found.assumes("fp16 costs what bf16 does")
         return "bf16"
-    return _PRECISIONS.get(run.precision, run.precision)
+    return precision

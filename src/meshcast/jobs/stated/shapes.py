@@ -24,6 +24,7 @@ _FIELDS = {
 _SIZES = ("layers", "hidden", "heads", "vocab")
 _LANGUAGE = ("decoder", "gpt")
 _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than what they move
+_VOCABULARY_STEP = 128
 _ROW_BYTES = 4  # of a table's number
 _NARROW, _ALIGNED = ("fp16", "bf16"), 8  # elements of 2 bytes that make 16
 _ACTIVATIONS = ("relu", "gelu", "silu")
@@ -84,6 +85,7 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         found.assumes(f"{run.model}: layers as in {builder.name}, of the sizes given")
     fields = {field.name for field in dataclasses.fields(builder.config)}
     settings = {to: run.counts[of] for of, to in _FIELDS.items() if of in run.counts and to in fields}
+    settings |= _filled_vocabulary(run, builder, found) if builder.module in _LANGUAGE else {}
     if builder.module == "gpt":
         settings |= {"positions": run.counts["seq"]} if "seq" in run.counts else {}
     elif builder.module == "decoder":
@@ -92,6 +94,19 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     if model.reads_sequences and "seq" not in run.counts:
         found.lacks("seq", of="seq")
     return model
+
+
+def _filled_vocabulary(run: StatedRun, builder: Builder, found: Findings) -> dict[str, int]:
+    """A vocabulary that tensor ranks cannot share evenly is filled up, as frameworks do.
+
+    To a multiple of 128 for each of them: Megatron's `--make-vocab-size-divisible-by`.
+    """
+    ranks, words = run.degree("tp"), int(run.counts.get("vocab", builder.config.vocab))
+    if words % ranks == 0:
+        return {}
+    filled = -(-words // (_VOCABULARY_STEP * ranks)) * _VOCABULARY_STEP * ranks
+    found.assumes(f"a vocabulary of {words} filled up to {filled}, which tp={ranks} shares evenly")
+    return {"vocab": filled}
 
 
 def _general(run: StatedRun) -> str | None:
@@ -125,12 +140,26 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
         settings |= {"window": window[0], "global_every": window[1]}
     if {"attention_sink", "attention_sinks"} & run.extra.words:
         found.assumes("without attention sinks: a score more for each head costs nothing")
+    settings |= _repeated_keys(run, {**sizes, **settings}, found)
     if "experts" in run.counts:
         settings |= _expert_settings(run, found)
     if (extra := run.extra.whole("mtp")) and "layers" in run.counts:
         settings["layers"] = run.counts["layers"] + extra
         found.assumes(f"multi-token prediction as {extra} more layer: its second pass of the output head is left out")
     return settings
+
+
+def _repeated_keys(run: StatedRun, sizes: Mapping[str, Any], found: Findings) -> dict[str, int]:
+    """Heads of keys and values where there are fewer than tensor ranks, and their widths cannot be shared either.
+
+    Each rank then has a copy of the one that its queries look at (multi-query attention; Megatron's `--num-query-groups` below
+    the tensor ranks): as if there were as many heads as ranks.
+    """
+    ranks, keys, width = run.degree("tp"), sizes.get("kv_heads"), sizes.get("head_dim")
+    if keys is None or width is None or keys >= ranks or keys * width % ranks == 0:
+        return {}
+    found.assumes(f"kv_heads={ranks}: each of tp={ranks} ranks has a copy of the keys of {keys}")
+    return {"kv_heads": ranks}
 
 
 def _expert_settings(run: StatedRun, found: Findings) -> dict[str, Any]:

@@ -112,4 +112,7 @@ def overlap_of(run: StatedRun, stack: Stack) -> str:
     # Exchanges with experts run beside another microbatch's layers, which takes interleaved stages.
     if "a2a_overlap" in run.extra.words and run.degree("vp") > 1 and run.degree("ep") > 1:
         rewrites.append("paired-passes")
+    # Images channels first: batch norms have a block a channel, and cuDNN turns images where tensor cores convolve them.
+    if "nchw" in run.extra.words and stack.framework == "pytorch":
+        rewrites += ["channel-sums"] if run.precision in ("", "fp32") else ["turned-images", "channel-sums"]
     return ",".join(rewrites)

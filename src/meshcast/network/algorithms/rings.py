@@ -13,6 +13,8 @@ from meshcast.network.plan import CollectivePlan
 from meshcast.network.ports import has_hops, lane, wraps
 from meshcast.network.steps import PHASES, Problem, plan, protocol_of, work
 
+SMALLEST_RING = 4  # members of 2 x 2: the least of several sides, whose links close into one ring
+
 
 def ring(problem: Problem) -> CollectivePlan | None:
     """One ring through all members, domain by domain, as NCCL lays its channels.
@@ -20,7 +22,9 @@ def ring(problem: Problem) -> CollectivePlan | None:
     Of the `p (n - 1)` steps those between the d_l domains of level l number `p (d_l - 1)`, and what crosses a domain's
     border is all that a ring passes on, shared by the `below` devices that each have a ring of their own through it:
     `p (n - 1) / n * S / below` bytes a device. On a torus there are rings along every dimension, as XLA lays rings of
-    several colours; where the dimensions are not closed they have the links of a corner.
+    several colours; where the dimensions are not closed they have the links of a corner, and what is passed on goes side by
+    side: `sum over sides of (k - 1)` steps a phase, as on closed ones (`torus_rings`), but for four members of 2 x 2, which are
+    a closed ring themselves.
     """
     if problem.kind not in PHASES:
         return None
@@ -30,7 +34,9 @@ def ring(problem: Problem) -> CollectivePlan | None:
     limit = limit_through_hosts(problem.spread, problem.protocol)
     for at in problem.spread:
         inside, outside = outside, outside // at.parts
-        steps = problem.phases * (inside - outside)
+        sides = sum(line.length - 1 for line in at.lines)
+        by_sides = len(problem.spread) == 1 and len(at.lines) > 1 and at.parts > SMALLEST_RING
+        steps = problem.phases * (sides if by_sides else inside - outside)
         sent = problem.passed_on / at.below
         rounds = problem.phases * (at.parts - 1)
         step_s = times * max(least, at.level.latency_s + protocol_of(at.level, problem.protocol).step_s)

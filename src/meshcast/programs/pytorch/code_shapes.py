@@ -52,6 +52,7 @@ _CHANNEL = 2.4e9  # bytes a second of one block, where a channel has one
 CHANNEL_STATISTICS = 1.65e9  # the same where each number renews a mean and a variance (Welford)
 CUDNN_CHANNEL = 7.9e9  # of cuDNN's batch norm in training, which reads and writes images once
 CUDNN_CHANNEL_BACKWARD = 5.4e9
+_CLOCK = 1.98e9  # of the H200 that these were measured on
 _BLOCKS = 528  # of them that run at once, four on each of 132 SMs
 
 
@@ -86,3 +87,15 @@ def by_channel(view: View, *, rate: float = _CHANNEL) -> float:
     """The share of a kernel with one block a channel, of `rate` bytes a second, of images that lie channel by channel."""
     channels = view.shape[1] if len(view.shape) > 1 else 1
     return min(1.0, min(channels, _BLOCKS) * rate / STREAM)
+
+
+def channel_cycles(moved: float, channels: int, *, backward: bool) -> float:
+    """Clock cycles of cuDNN's batch norm in training where a channel is a block's: it waits for its loads, not for memory's rate.
+
+    Args:
+        moved: Bytes of all channels together.
+        channels: How many there are; more than run at once follow each other.
+        backward: Whether it makes gradients.
+    """
+    rate = CUDNN_CHANNEL_BACKWARD if backward else CUDNN_CHANNEL
+    return moved / min(channels, _BLOCKS) / (rate / _CLOCK)

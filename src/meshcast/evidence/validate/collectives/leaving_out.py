@@ -42,7 +42,10 @@ _TEXTBOOK = {"share": 1.0, "rings_share": 1.0}
 # 100 Gbit/s; its nvlsEfficiency, and the base latency of rings with LL (tuning.cc). Staged in host memory, cards behind one
 # PCIe switch share its way up (NCCL's issue 1086), usually four of them (its issue 1639, nccl-tests' issue 307), and a slice of
 # Simple is written whole before it is read: two of eight steps of a buffer of 4 MiB (init.cc, collectives.h), on PCIe 4.
+# Cards write into buffers that are known, eight steps under way at once (NCCL_STEPS): a chunk takes an eighth of the 14 us that
+# NCCL reckons a step of a ring between hosts to take (tuning.cc), as Amazon's plug-in does of its own latencies.
 _STAGED = 12 / 16 / 4
+_KNOWN_BUFFERS = 14e-6 / 8
 _LIBRARY = {
     "nvlink-2": {"share": 20 / 25},
     "nvlink-3": {"share": 20 / 25},
@@ -51,8 +54,8 @@ _LIBRARY = {
     "nvlink": {"start": 6.6e-6},
     "pcie-staged": {"share": _STAGED, "Simple.chunk": 2**20 / (32e9 * _STAGED)},
     "pcie": {"share": 12 / 16, "start": 6.6e-6},
-    "infiniband": {"share": 12 / 12.5},
-    "roce": {"share": 12 / 12.5},
+    "infiniband": {"share": 12 / 12.5, "Simple.chunk": _KNOWN_BUFFERS},
+    "roce": {"share": 12 / 12.5, "Simple.chunk": _KNOWN_BUFFERS},
     "efa": {"share": 12 / 12.5},
 }
 

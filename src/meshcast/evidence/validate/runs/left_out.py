@@ -3,6 +3,9 @@
 A row whose measured time m lies e = |ln(m / t)| from the predicted t, on the side whose end lies h = |ln(end / t)| away, asks for
 an interval `e / h` times as wide as it has; it lies inside where that is at most 1. For every source the share `KEPT` of what
 the other sources' rows ask for is the width that they would have chosen, and its own rows are judged by that.
+
+`KEPT` was chosen with these rows in view. `halves` asks the same with a share that was not: one half of the sources chooses a
+width that `MEANT` of its rows lie inside of, the other half is judged by it, in every way of taking half of the sources.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from meshcast.evidence.validate.programs import ProgramRow
 
 KEPT = 0.94
+MEANT = 0.9  # the middle of what is asked of intervals, 85 to 95 %: no row had a say in it
+_FEW = 0.1  # of all ways, the worst that are told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +70,43 @@ def share_inside(found: Sequence[LeftOut]) -> float | None:
     """Of the rows of all sources, those inside with a width that the other sources chose; None without rows."""
     rows = sum(each.rows for each in found)
     return sum(each.inside for each in found) / rows if rows else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halves:
+    """Sources judged by a width that others chose, over all ways of taking half of them.
+
+    Attributes:
+        ways: How many there are.
+        times: How many times as wide as they are intervals would be, in the middle of all ways.
+        inside: The share of rows of the other half inside then, its mean over all ways.
+        worst: The same that one way in ten is below.
+    """
+
+    ways: int
+    times: float
+    inside: float
+    worst: float
+
+
+def halves(rows: Iterable[ProgramRow], meant: float = MEANT) -> Halves | None:
+    """The judgement of every half of the sources by the rest; None of fewer than two sources."""
+    asked: dict[str, list[float]] = {}
+    for row in rows:
+        if (width := asked_width(row)) is not None:
+            asked.setdefault(row.group, []).append(width)
+    choosing = list(combinations(asked, len(asked) // 2))
+    if len(asked) < 2:
+        return None
+    times, shares = [], []
+    for half in choosing:
+        chosen = float(np.quantile([width for source in half for width in asked[source]], meant))
+        judged = [width for source, widths in asked.items() if source not in half for width in widths]
+        times.append(chosen)
+        shares.append(sum(width <= chosen for width in judged) / len(judged))
+    return Halves(
+        ways=len(choosing),
+        times=float(np.median(times)),
+        inside=float(np.mean(shares)),
+        worst=float(np.quantile(shares, _FEW)),
+    )

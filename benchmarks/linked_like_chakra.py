@@ -46,7 +46,7 @@ def main() -> None:
     host_file = asked.inputs / "dlrm_pytorch_et" / f"dlrm_eg_{asked.rank}.json"
     device_file = next((asked.inputs / "dlrm_kineto").glob(f"worker{asked.rank}_*.json"))
     host, device = read_host_trace(host_file), read_device_trace(device_file)
-    records = {device.host[place].external: each.record for place, each in matched(host, device.host).items()}
+    records = {device.host.external[place]: each.record for place, each in matched(host, device.host).items()}
     with tempfile.TemporaryDirectory() as folder:
         names = {each: str(Path(folder) / f"{each}.json") for each in ("host", "device", "out")}
         Path(names["host"]).write_text(json.dumps(_second_generation(json.loads(host_file.read_text()))))

@@ -43,3 +43,18 @@ def test_names_paths_and_shapes_are_found(tmp_path: Path) -> None:
     path.write_bytes(trace_bytes([node]))
     found = leaks([path.read_bytes()], [read_trace(path)])
     assert found == ["/home/someone/train.py", "[16, 256]", "secret_layer"]
+
+
+def test_traces_without_durations_are_shared_too(tmp_path: Path) -> None:
+    """As generators write them: there is nothing to replay, and sizes are coarse."""
+    node = Node(
+        number=1, name="secret_layer", kind=NodeType.COMPUTE, attributes={"num_ops": 1_000_000, "tensor_size": 1000}
+    )  # fmt: skip
+    (tmp_path / "a.0.et").write_bytes(trace_bytes([node]))
+    said = share_traces(find_traces(tmp_path / "a"), tmp_path / "shared", 0.1)
+    assert (said["replay_before_s"], said["replay_after_s"], said["leaks"]) == (None, None, [])
+    (made,) = read_trace(tmp_path / "shared" / "shared.0.et").nodes
+    size = made.attributes["tensor_size"]
+    assert isinstance(size, int)
+    assert size != 1000
+    assert abs(size / 1000 - 1) <= said["bound"] + 1e-3

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from meshcast import predict
 from meshcast.base.errors import UnsupportedError, UsageError
+from meshcast.chakra import Node, NodeType, trace_bytes
 from meshcast.jobs.traced import find_traces
 from meshcast.recorded import Understanding, understanding_json, understood
 from tests.jobs.traced.jobs import compute, job
@@ -63,3 +65,54 @@ def test_what_would_be_if_something_took_less(tmp_path: Path) -> None:
     assert understood(files, {"matmul": 2.0, "delay": math.inf}).run.duration == pytest.approx(67 * MICRO)
     with pytest.raises(UsageError, match="nothing in job is 'sort'"):
         understood(files, {"sort": 2.0})
+
+
+def test_what_if_lies_between_what_is_not_known(tmp_path: Path) -> None:
+    """There is one collective: all of its 10 us may be latency, which no faster link takes away; the replay is exact."""
+    files = find_traces(linked(tmp_path))
+    changed = understood(files, {"collective": 2.0}).what_if
+    assert changed is not None
+    times = [changed.before, changed.after, changed.low, changed.high]
+    assert times == pytest.approx([67 * MICRO, 65 * MICRO, 65 * MICRO, 67 * MICRO])
+    assert understood(files).what_if is None
+    said = understanding_json(understood(files, {"pause": math.inf}))["what_if"]
+    assert said["faster"] == {"pause": "inf"}
+    assert [said["low_s"], said["high_s"]] == pytest.approx([57 * MICRO] * 2), "a pause has no part that stays"
+
+
+def test_a_delay_in_front_of_faster_work_may_shrink_with_it(tmp_path: Path) -> None:
+    """One thread, one stream: a launch of 10 us, a delay of 30, a kernel of 20 that is twice as fast; no shorter than 8."""
+    stream = {"stream": 1, "is_cpu_op": False}
+    nodes = [
+        Node(number=1, name="launch", kind=NodeType.COMPUTE, attributes={"is_cpu_op": True, "duration_ns": 10_000}),
+        Node(
+            number=2, name="delay", kind=NodeType.COMPUTE, data_deps=(1,),
+            attributes={**stream, "op_type": "wait", "duration_ns": 30_000},
+        ),
+        Node(
+            number=3, name="sgemm", kind=NodeType.COMPUTE, data_deps=(2,), attributes={**stream, "duration_ns": 20_000}
+        ),
+        Node(
+            number=4, name="elementwise_kernel", kind=NodeType.COMPUTE, data_deps=(3,),
+            attributes={**stream, "duration_ns": 8_000},
+        ),
+    ]  # fmt: skip
+    (tmp_path / "job.0.et").write_bytes(trace_bytes(nodes))
+    (tmp_path / "job.linked.json").write_text('{"measured_span_s": 68e-6}')
+    changed = understood(find_traces(tmp_path / "job"), {"matmul": 2.0}).what_if
+    assert changed is not None
+    times = [changed.before, changed.after, changed.low, changed.high]
+    assert times == pytest.approx([68 * MICRO, 58 * MICRO, 43 * MICRO, 62 * MICRO])
+
+
+def test_communication_alone_is_worked_out_on_another_network(tmp_path: Path) -> None:
+    """The last rank comes at 52 us and synchronises from 60 on, 5 us behind the collective: all else is as recorded."""
+    found = predict(linked(tmp_path), on="dgx-h100", durations="network")
+    assert found.timed is not None
+    assert found.timed.step_time_s == pytest.approx(
+        max(60 * MICRO, 52 * MICRO + found.timed.communication_s) + 5 * MICRO
+    )
+    assert found.timed.communication_s != pytest.approx(10 * MICRO, rel=1e-3)
+    low, high = found.timed.interval_s
+    assert low < found.timed.step_time_s < high
+    assert 0 < found.provenance.measured < 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from meshcast.synthetic.evaluation import evaluate
 from meshcast.synthetic.graphs import packed, unpacked_graph
 from meshcast.synthetic.model import learnt
 from meshcast.synthetic.trace_files import members_of
+from tests.traces.astra_reader import makespan_ns
 
 PAIRS, ACROSS = ((2, 1),), ((2, 2),)  # of four ranks: 0 1, 2 3; and 0 2, 1 3
 
@@ -87,6 +89,34 @@ def test_grown_graphs_are_valid_and_repeatable(like: str) -> None:
                for place, node in enumerate(graph.nodes))  # fmt: skip
 
 
+def test_a_grown_graph_has_the_collectives_of_its_plan_and_no_others() -> None:
+    """Graphs of a family differ in how they are shared out: what one plan exchanges is not mixed into another's."""
+    model = shipped_model()
+    known = {each.sharing for each in model.settings if each.family == "decoder"}
+    assert len(known) > 1
+    for seed in range(6):
+        graph = model.grow("decoder", 400, seed)
+        has = {f"{node.kind}.{node.group}" for node in graph.nodes if node.is_collective}
+        assert any(has <= set(each.split()) for each in known)
+
+
+def test_noise_is_as_large_as_what_sets_graphs_of_a_plan_apart() -> None:
+    """Scales of 20, 22 and 24 octaves: a standard deviation of 2; all with 64 operations a byte."""
+    model = learnt([chain(12, size=1 << octaves) for octaves in (20, 22, 24)])
+    assert model.spread("scale") == pytest.approx(2.0)
+    assert model.spread("intensity") == pytest.approx(0.0)
+    assert learnt([chain(12)]).spread("scale") == 0.0
+
+
+def test_one_rank_stands_for_all_in_an_evaluation(tmp_path: Path) -> None:
+    graph = shipped_model().grow("llama3-8b", 120, 4)
+    write_graph(graph, tmp_path / "all" / "job")
+    written = write_graph(graph, tmp_path / "one" / "job", first_alone=True)
+    assert [path.name for path in written] == ["job.0.et", "job.comm_groups.json"]
+    steps = [predict(tmp_path / each / "job", on="dgx-h100").step_time_s for each in ("all", "one")]
+    assert steps[0] == pytest.approx(steps[1], rel=1e-12)
+
+
 def test_nothing_like_it() -> None:
     with pytest.raises(UsageError, match="nothing like 'llama3-80b'"):
         shipped_model().grow("llama3-80b", 10, 0)
@@ -115,6 +145,30 @@ def test_traces_of_all_ranks_replay(tmp_path: Path) -> None:
     assert found.devices == 4
     assert found.step_time_s is not None
     assert found.step_time_s > 0
+
+
+def test_ranks_of_a_grown_graph_meet_by_the_rules_of_astra_sim(tmp_path: Path) -> None:
+    """One communication at a time on each rank: all ranks end, as they run their collectives in one order."""
+    graph = shipped_model().grow("llama3-8b", 150, 4)
+    write_graph(graph, tmp_path / "job")
+    path = tmp_path / "job.comm_groups.json"
+    groups = json.loads(path.read_text()) if path.exists() else {}
+    found = makespan_ns(str(tmp_path / "job"), graph.ranks, groups, lambda *_: 1000.0, lambda *_: 1000.0)
+    count = sum(node.is_collective for node in graph.nodes)
+    assert count > 3
+    assert 0 <= found - 1000.0 * count <= len(graph.nodes), "kernels without durations take a nanosecond there"
+
+
+def test_a_first_kernel_that_takes_no_nanosecond_waits_for_the_step_to_begin(tmp_path: Path) -> None:
+    small = OpGraph(
+        name="small", model="one", family="chains", ranks=1, groups=(), nodes=(OpNode(kind="copy", bytes=8),)
+    )
+    write_graph(small, tmp_path / "job")
+    first, second = read_trace(tmp_path / "job.0.et").nodes
+    assert (first.name, first.attributes["op_type"]) == ("the step begins", "wait")
+    assert second.data_deps == (first.number,)
+    write_graph(chain(3), tmp_path / "large")
+    assert read_trace(tmp_path / "large.0.et").nodes[0].name == "gemm 0"
 
 
 def test_a_suite_is_what_its_manifest_lists(tmp_path: Path) -> None:

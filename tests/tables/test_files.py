@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 
 from meshcast.base import MeshcastError
 from meshcast.tables import list_names, read_batch, read_tables
+from tests.torch_files import NamedOnly, torch_file
 
 
 def test_shipped_lists_are_those_of_their_sources() -> None:
@@ -89,57 +87,8 @@ def test_mistakes_in_a_file_are_told_with_their_place(tmp_path: Path, name: str,
     assert error.value.exit_code == 2
 
 
-class _Storage:
-    """Pickled as torch pickles a storage."""
-
-    def __init__(self, key: str, count: int) -> None:
-        self.pid = ("storage", _Named("torch", "LongStorage"), key, "cpu", count)
-
-
-class _Named:
-    """Pickled as a name of a module."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self.module, self.name = module, name
-
-
-_Base: Any = vars(pickle)["_Pickler"]  # the one in Python, whose steps can be taken over
-
-
-class _Pickler(_Base):  # type: ignore[misc]
-    """Writes names of modules that are not here, and storages beside the pickle."""
-
-    arrays: dict[str, Any]
-
-    def persistent_id(self, obj: Any) -> Any:
-        return obj.pid if isinstance(obj, _Storage) else None
-
-    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
-        if isinstance(obj, _Named):
-            self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
-            return
-        if isinstance(obj, np.ndarray):
-            key = str(len(self.arrays))
-            self.arrays[key] = obj
-            strides = tuple(step // obj.itemsize for step in obj.strides)
-            self.save(_Named("torch._utils", "_rebuild_tensor_v2"))
-            self.save((_Storage(key, obj.size), 0, obj.shape, strides, False, {}))
-            self.write(pickle.REDUCE)
-            return
-        super().save(obj, save_persistent_id)
-
-
 def _saved(path: Path, value: Any) -> None:
-    file = io.BytesIO()
-    pickler = _Pickler(file, protocol=2)
-    pickler.arrays = {}
-    pickler.dump(value)
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr("batch/data.pkl", file.getvalue())
-        for key, array in pickler.arrays.items():
-            archive.writestr(f"batch/data/{key}", array.tobytes())
-    path.write_bytes(gzip.compress(whole.getvalue()))
+    path.write_bytes(gzip.compress(torch_file(value)))
 
 
 def test_a_batch_of_dlrm_datasets_is_read_without_torch(tmp_path: Path) -> None:
@@ -160,6 +109,6 @@ def test_a_batch_of_dlrm_datasets_is_read_without_torch(tmp_path: Path) -> None:
 
 def test_a_pickle_that_calls_something_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "batch.pt.gz"
-    _saved(path, _Named("os", "system"))
+    _saved(path, NamedOnly("os", "system"))
     with pytest.raises(MeshcastError, match=r"it names os\.system"):
         read_batch(path)

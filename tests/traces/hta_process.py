@@ -1,4 +1,7 @@
-"""Runs Holistic Trace Analysis on folders of traces, in its own environment, and prints what it finds as a line of JSON each."""
+"""Runs Holistic Trace Analysis on folders of traces, in its own environment, and prints what it finds as a line of JSON each.
+
+Folders behind `--times` are of recordings without steps, of which times alone are asked for.
+"""
 
 import json
 import logging
@@ -10,8 +13,17 @@ os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # else it rounds every time to whol
 from hta.trace_analysis import TraceAnalysis
 
 logging.disable(logging.CRITICAL)
+times_alone = False
 for folder in sys.argv[1:]:
+    if folder == "--times":
+        times_alone = True
+        continue
     analysis = TraceAnalysis(trace_dir=folder)
+    if times_alone:
+        temporal = analysis.get_temporal_breakdown(visualize=False).to_dict("records")
+        overlap = analysis.get_comm_comp_overlap(visualize=False).to_dict("records")
+        print(json.dumps({"temporal": temporal, "overlap": overlap}))
+        continue
     kinds, kernels = analysis.get_gpu_kernel_breakdown(
         visualize=False, num_kernels=10_000, duration_ratio=1.0, include_memory_kernels=True
     )

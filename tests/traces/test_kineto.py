@@ -18,12 +18,15 @@ from meshcast import prepare
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.hardware import load_device
 from meshcast.hardware.host_link import LINK_SHARE
+from meshcast.jobs.traced import find_traces
 from meshcast.options.options import Options
+from meshcast.recorded import link_traces, understood
 from meshcast.traces import kineto
 from meshcast.traces.formats import write_trace
 from meshcast.traces.request import TraceRequest
 from meshcast.traces.slices import COPY_TRACK, Description, Slice, laned
 from meshcast.traces.timelines import job_timeline
+from tests.recorded.recordings import profile, write
 from tests.traces.trace_processor import queried
 
 SETTINGS = {"batch": "8", "seq": "64"}
@@ -38,26 +41,30 @@ def written(out: Path, plan: str, **request: Any) -> dict[str, Any]:
     return dict(write_trace("kineto", asked).summary)
 
 
-def analysed(*folders: Path) -> list[dict[str, Any]]:
-    """What Holistic Trace Analysis says about each folder of traces."""
+def analysed(*folders: Path, recordings: Path) -> list[dict[str, Any]]:
+    """What Holistic Trace Analysis says about each folder of traces, and of times of one of recordings."""
     python = os.environ.get("MESHCAST_HTA_PYTHON", "")
     if not Path(python).is_file():
         if importlib.util.find_spec("hta") is None:
             pytest.skip("Holistic Trace Analysis is not installed: make test installs it")
         python = sys.executable
     script = Path(__file__).with_name("hta_process.py")
-    run = subprocess.run([python, str(script), *map(str, folders)], capture_output=True, text=True, check=False)
+    command = [python, str(script), *map(str, folders), "--times", str(recordings)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    return [json.loads(line) for line in run.stdout.splitlines()[-len(folders) :]]
+    return [json.loads(line) for line in run.stdout.splitlines()[-len(folders) - 1 :]]
 
 
 class Analysed(NamedTuple):
-    """A program and a pipeline, of which the folder and the summary too, analysed by one process: it takes seconds to load."""
+    """A program, a pipeline and a recording by hand, with folders, analysed by one process: it takes seconds to load."""
 
     program: dict[str, Any]
     pipeline: dict[str, Any]
     folder: Path
     summary: dict[str, Any]
+    recorded: dict[str, Any]
+    one: Path
+    recordings: Path
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +72,40 @@ def hta(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
     one, stages = tmp_path_factory.mktemp("program"), tmp_path_factory.mktemp("pipeline")
     written(one / "step.json.gz", "fsdp=4,tp=2")
     summary = written(stages / "step.json.gz", "pp=2,dp=2,tp=2,offload=optimizer", ranks="0,5")
-    program, pipeline = analysed(one, stages)
-    return Analysed(program=program, pipeline=pipeline, folder=stages, summary=summary)
+    recordings = tmp_path_factory.mktemp("recorded")
+    write(recordings, "rank0.json", profile(0, arrives=42, done=62))
+    write(recordings, "rank1.json", profile(1, begins=10, clock=1000, arrives=42, done=52))
+    program, pipeline, recorded = analysed(one, stages, recordings=recordings)
+    return Analysed(
+        program=program, pipeline=pipeline, folder=stages, summary=summary, recorded=recorded, one=one, recordings=recordings
+    )  # fmt: skip
+
+
+def understood_times(profiles: Path, out: Path) -> list[tuple[float, float, float]]:
+    """Microseconds in which each rank's device computes, only communicates or copies, and idles, by our own analysis."""
+    link_traces([], [profiles], out)
+    ranks = understood(find_traces(out / "job")).ranks
+    return [(1e6 * one.computing, 1e6 * one.not_computing, 1e6 * one.idle) for one in ranks]
+
+
+def times_of(found: dict[str, Any]) -> list[tuple[float, float, float]]:
+    """The same of Holistic Trace Analysis."""
+    rows = sorted(found["temporal"], key=lambda row: int(row["rank"]))
+    return [(row["compute_time(us)"], row["non_compute_time(us)"], row["idle_time(us)"]) for row in rows]
+
+
+def test_recordings_are_understood_as_by_the_analysis(hta: Analysed, tmp_path: Path) -> None:
+    """Two ranks by hand, of which one waits in a collective for the other."""
+    ours = understood_times(hta.recordings, tmp_path)
+    assert times_of(hta.recorded) == [(20, 20, 10), (20, 10, 10)]
+    for mine, theirs in zip(ours, times_of(hta.recorded), strict=True):
+        assert mine == pytest.approx(theirs, abs=0.01)
+
+
+def test_a_profile_of_hundreds_of_kernels_is_understood_as_by_the_analysis(hta: Analysed, tmp_path: Path) -> None:
+    (ours,) = understood_times(hta.one, tmp_path)
+    (theirs,) = times_of(hta.program)
+    assert ours == pytest.approx(theirs, abs=0.5)
 
 
 def test_analysis_of_a_program_gives_our_breakdown(hta: Analysed) -> None:

@@ -11,6 +11,7 @@ from meshcast.chakra.job_files import is_json_trace as is_json_trace
 from meshcast.chakra.job_files import manifest_path as manifest_path
 from meshcast.chakra.job_files import named_rank as named_rank
 from meshcast.chakra.job_files import rank_path as rank_path
+from meshcast.chakra.json_form import json_lines as json_lines
 from meshcast.chakra.json_form import json_of_trace as json_of_trace
 from meshcast.chakra.json_form import trace_of_json as trace_of_json
 from meshcast.chakra.nodes import Attribute as Attribute
@@ -22,6 +23,7 @@ from meshcast.chakra.nodes import metadata_bytes as metadata_bytes
 from meshcast.chakra.nodes import node_bytes as node_bytes
 from meshcast.chakra.nodes import node_head as node_head
 from meshcast.chakra.nodes import trace_bytes as trace_bytes
+from meshcast.chakra.nodes import trace_messages as trace_messages
 from meshcast.chakra.own_attributes import BEGINS as BEGINS
 from meshcast.chakra.own_attributes import COPYING_THREAD as COPYING_THREAD
 from meshcast.chakra.own_attributes import DEVICE_KIND as DEVICE_KIND

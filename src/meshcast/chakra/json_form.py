@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from meshcast.base import InputError
@@ -37,9 +38,16 @@ def json_of_trace(
     nodes: Iterable[Node], generation: Generation = "current", metadata: Mapping[str, Attribute] | None = None
 ) -> str:
     """The file of one rank, an object a line."""
+    return "".join(json_lines(nodes, generation, metadata))
+
+
+def json_lines(
+    nodes: Iterable[Node], generation: Generation = "current", metadata: Mapping[str, Attribute] | None = None
+) -> Iterator[str]:
+    """The file of one rank line by line, so that a long one need not be held."""
     said = [_attribute(name, value) for name, value in (metadata or {}).items()]
-    objects = [{"version": VERSIONS[generation], "attr": said}, *map(_object, nodes)]
-    return "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in objects)
+    for each in chain([{"version": VERSIONS[generation], "attr": said}], map(_object, nodes)):
+        yield json.dumps(each, separators=(",", ":")) + "\n"
 
 
 def _object(node: Node) -> dict[str, Any]:

@@ -6,11 +6,12 @@ A file is a `GlobalMetadata` and then `Node`s, each after its length.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from meshcast.chakra.schema import NUMBER_OF_VALUE, VERSIONS, Generation, NodeType
-from meshcast.chakra.wire import FIXED64, bytes_field, number_field, text_field, varint
+from meshcast.chakra.wire import FIXED64, VARINT, bytes_field, field_key, number_field, text_field, varint
 
 Attribute = bool | int | float | str | bytes | tuple[bool, ...] | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 # Readers look for some attributes in one field alone: these are where ASTRA-sim looks. Other integers are int64.
@@ -57,15 +58,21 @@ def trace_bytes(
     nodes: Iterable[Node], generation: Generation = "current", metadata: Mapping[str, Attribute] | None = None
 ) -> bytes:
     """The file of one rank."""
-    messages = [metadata_bytes(generation, metadata or {})]
+    return b"".join(trace_messages(nodes, generation, metadata))
+
+
+def trace_messages(
+    nodes: Iterable[Node], generation: Generation = "current", metadata: Mapping[str, Attribute] | None = None
+) -> Iterator[bytes]:
+    """The file of one rank message by message, so that a long one need not be held."""
+    yield metadata_bytes(generation, metadata or {})
     for node in nodes:
         said = [_values_bytes(8, node.inputs), _values_bytes(9, node.outputs)]
         tail = b"".join([*said, *(attribute_bytes(name, value) for name, value in node.attributes.items())])
         start = number_field(6, node.start_us) if node.start_us else b""
         duration = start + duration_bytes(node.duration_us)
         head = node_head(node.name, node.kind)
-        messages.append(node_bytes(node.number, head, node.control_deps, node.data_deps, duration, tail))
-    return b"".join(messages)
+        yield node_bytes(node.number, head, node.control_deps, node.data_deps, duration, tail)
 
 
 def metadata_bytes(generation: Generation, attributes: Mapping[str, Attribute]) -> bytes:
@@ -75,6 +82,7 @@ def metadata_bytes(generation: Generation, attributes: Mapping[str, Attribute]) 
     return varint(len(message)) + message
 
 
+@lru_cache(maxsize=1 << 12)  # traces have thousands of nodes of a name
 def node_head(name: str, kind: NodeType) -> bytes:
     """The part of a node that says what it is."""
     return text_field(2, name) + number_field(3, kind)
@@ -115,7 +123,15 @@ def _values_bytes(place: int, said: NodeValues | None) -> bytes:
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
+    if isinstance(value, int):
+        return _number_prefix(name, isinstance(value, bool)) + varint(value % (1 << 64))
     return text_field(1, name) + _value(name, value)
+
+
+@lru_cache(maxsize=1 << 12)
+def _number_prefix(name: str, is_bool: bool) -> bytes:
+    """What stands in front of an attribute's number."""
+    return text_field(1, name) + field_key(NUMBER_OF_VALUE[value_field(name, is_bool or 0)], VARINT)
 
 
 def value_field(name: str, value: Attribute) -> str:
@@ -134,15 +150,15 @@ def value_field(name: str, value: Attribute) -> str:
 
 
 def _value(name: str, value: Attribute) -> bytes:
+    """A value that is no plain number."""
     place = NUMBER_OF_VALUE[value_field(name, value)]
-    if isinstance(value, int):
-        return number_field(place, value)
     if isinstance(value, float):
-        return varint(place << 3 | FIXED64) + struct.pack("<d", value)
+        return field_key(place, FIXED64) + struct.pack("<d", value)
     if isinstance(value, str):
         return text_field(place, value)
     if isinstance(value, bytes):
         return bytes_field(place, value)
+    assert isinstance(value, tuple)
     first = value[0] if value else ""
     if isinstance(first, bool):
         return bytes_field(place, bytes_field(1, bytes(bytearray(map(bool, value)))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 LONGEST_VARINT = 10  # bytes of 64 bits
 FieldValue = int | bytes
@@ -27,14 +29,20 @@ def varint(value: int) -> bytes:
     return bytes(groups)
 
 
+@cache
+def field_key(place: int, kind: int) -> bytes:
+    """What stands in front of a field's value."""
+    return varint(place << 3 | kind)
+
+
 def number_field(place: int, value: int) -> bytes:
     """A field that holds a number; negative ones as two's complement."""
-    return varint(place << 3 | VARINT) + varint(value % (1 << 64))
+    return field_key(place, VARINT) + varint(value % (1 << 64))
 
 
 def bytes_field(place: int, value: bytes) -> bytes:
     """A field that holds bytes: a text, a message, a list."""
-    return varint(place << 3 | BYTES) + varint(len(value)) + value
+    return field_key(place, BYTES) + varint(len(value)) + value
 
 
 def text_field(place: int, value: str) -> bytes:

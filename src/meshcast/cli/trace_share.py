@@ -58,7 +58,10 @@ def trace_share_command(
         f"values of {said['values_removed']:,} nodes, {', '.join(said['attributes_removed']) or 'no attributes'}"
     )
     typer.echo(f"left: order, waits, groups, and {', '.join(said['left'])}")
+    before, after = said["replay_before_s"], said["replay_after_s"]
+    if before is None or after is None:
+        typer.echo(f"it has no durations to replay; sizes differ by {said['bound']:.1%} at most by coarsening")
+        return
     typer.echo(
-        f"replay {format_time(said['replay_before_s'])} before, {format_time(said['replay_after_s'])} after; at most "
-        f"{said['bound']:.1%} by coarsening"
+        f"replay {format_time(before)} before, {format_time(after)} after; at most {said['bound']:.1%} by coarsening"
     )

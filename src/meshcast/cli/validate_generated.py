@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,12 @@ def generated_command(
     ] = 60,
     seed: Annotated[int, typer.Option("--seed", help="Of all that is drawn.", min=0)] = 0,
     on: flags.On = "dgx-h100",
+    tpu_tile: Annotated[
+        Path | None,
+        typer.Option(
+            "--tpu-tile", metavar="FOLDER", help="On LayerDAG's graphs (val.pth, test.pth) instead of our own."
+        ),
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Grows graphs, and says whether they are valid, how far they are from real ones set apart, and what can be learnt from them.
@@ -25,10 +32,13 @@ def generated_command(
     """
     from meshcast.cli.app import emit_json
     from meshcast.results import Section, columns, print_sections
-    from meshcast.synthetic import evaluate, shipped_corpus, shipped_model
+    from meshcast.synthetic import evaluate, evaluate_tiles, shipped_corpus, shipped_model
 
     with patience("validating"):
-        found = evaluate(shipped_model(), shipped_corpus(), graphs=graphs, seed=seed, on=on)
+        if tpu_tile is not None:
+            found = evaluate_tiles(tpu_tile, graphs=graphs, seed=seed)
+        else:
+            found = evaluate(shipped_model(), shipped_corpus(), graphs=graphs, seed=seed, on=on)
     if json:
         emit_json(found.to_json())
         return
@@ -36,7 +46,7 @@ def generated_command(
     measures = list(next(iter(found.distances.values())))
     rows = [[name, *(f"{row[each]:.3f}" for each in measures)] for name, row in found.distances.items()]
     learnt = [
-        [each.trained_on, str(each.graphs), f"{each.spearman:.3f}", f"{each.geomean_error:.1%}"]
+        [each.trained_on, str(each.graphs), f"{each.spearman:.3f}", f"{each.pearson:.3f}", f"{each.geomean_error:.1%}"]
         for each in found.surrogates.values()
     ]
     print_sections(
@@ -48,7 +58,7 @@ def generated_command(
             ),
             Section(
                 title="Surrogates, on the graphs set apart",
-                columns=columns("trained on", ">graphs", ">Spearman", ">error"),
+                columns=columns("trained on", ">graphs", ">Spearman", ">Pearson", ">error"),
                 rows=tuple(map(tuple, learnt)),
                 note="reached"
                 if found.reached

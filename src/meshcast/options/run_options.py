@@ -18,7 +18,7 @@ Host = Literal["auto", "on", "off", "slow", "fast"]
 # Whether compute and communication slow each other down while both run.
 ContentionSetting = Literal["on", "off"]
 # Of traces: as recorded (`trace`), `estimated` on the device, or by what the trace says.
-Durations = Literal["auto", "trace", "estimated"]
+Durations = Literal["auto", "trace", "network", "estimated"]
 
 
 class _HostWords(tuple[str, ...]):
@@ -85,11 +85,11 @@ class RunOptions:
     durations: Durations = option(
         "auto",
         flag="--durations",
-        help="Of traces: trace (as recorded), estimated (from operations and bytes, on --on), or auto: as recorded where they "
-        "are of the same device.",
+        help="Of traces: trace (as recorded), estimated (from operations and bytes, on --on), network (communication on --on's "
+        "network, the rest as recorded), or auto: as recorded where they are of the same device.",
         one_of=lambda: get_args(Durations),
         wrong="no durations {}",
-        fix="trace (as recorded), estimated (on --on), or auto",
+        fix="trace (as recorded), estimated (on --on), network (communication alone on --on), or auto",
     )
     host_costs: HostCosts | None = option(None, no_flag=BY_STACKS, read=_host_costs)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from meshcast.base import format_bytes
 from meshcast.jobs import TraceStep
-from meshcast.recorded.understanding import Understanding, kernel_class
+from meshcast.recorded.understanding import Understanding
+from meshcast.recorded.what_if import kernel_class
 from meshcast.traces import Category, Description, JobTimeline, RankTimeline, Slice
 
 _TRACKS = {"device": "compute", "link": "communication", "host": "host", "memory": "copies"}

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from meshcast.base import InputError, tell
+from meshcast.recorded.columns import FLAG, LONG, SHORT, ColumnTable, Words
 from meshcast.recorded.json_stream import stream_json
 
-WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver"})
 OPERATIONS = frozenset({"cpu_op", "user_annotation"})
 SYNCHRONISATION = "cuda_sync"
@@ -34,43 +38,73 @@ _LAST = 1 << 62  # calls are inside operators
 TOLD_EVERY = 200_000  # events, to whoever is waiting
 
 
-@dataclass(slots=True, kw_only=True)
-class HostEvent:
-    """Something that a thread of the host ran; times are nanoseconds of the profiler's clock.
+class HostEvents(ColumnTable):
+    """What threads of the host ran; times are nanoseconds of the profiler's clock.
 
-    Attributes:
-        kind: `op` of an operator or annotation, `call` of a call of the runtime.
-        thread: Where.
+    Columns:
+        name: The number of its name; so `thread` of where it ran.
+        is_op: 1 of an operator or annotation, 0 of a call of the runtime.
         external: The profiler's number of an operator; -1 where it has none.
         record: The number that the execution trace knows it by (`Record function id`); -1 where it has none.
         correlation: Of a call, the number that its work has, too; -1 where it has none.
-        said: Arguments of collectives.
+
+    `said` has the arguments of collectives.
     """
 
-    name: str
-    kind: str
-    thread: int | str
-    start: int
-    end: int
-    external: int = -1
-    record: int = -1
-    correlation: int = -1
-    said: Mapping[str, Any] = field(default_factory=dict)
+    CODES: ClassVar[Mapping[str, str]] = {
+        "name": SHORT, "thread": SHORT, "is_op": FLAG, "start": LONG, "end": LONG, "external": LONG, "record": LONG,
+        "correlation": LONG,
+    }  # fmt: skip
+    name: array[int]
+    thread: array[int]
+    is_op: array[int]
+    start: array[int]
+    end: array[int]
+    external: array[int]
+    record: array[int]
+    correlation: array[int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names, self.threads = Words(), Words()
+
+    def name_of(self, place: int) -> str:
+        """The name of an event."""
+        return str(self.names.all[self.name[place]])
+
+    def sort(self) -> None:
+        """By start. Of what begins in one microsecond the operator that was numbered first began first; calls are inside."""
+        numbered = np.where(self.numbers("is_op") > 0, self.numbers("external"), _LAST)
+        self.put_in_order(-self.numbers("end"), numbered, self.numbers("start"))
 
 
-@dataclass(slots=True, kw_only=True)
-class DeviceWork:
-    """A kernel, copy or fill on a stream."""
+class DeviceWork(ColumnTable):
+    """Kernels, copies and fills on streams; `kind` is the place of its category among `WORK`, `bytes` of a copy what it moves."""
 
-    name: str
-    kind: str
-    stream: int
-    start: int
-    end: int
-    correlation: int = -1
-    external: int = -1
-    bytes: int = 0
-    said: Mapping[str, Any] = field(default_factory=dict)
+    CODES: ClassVar[Mapping[str, str]] = {
+        "name": SHORT, "kind": FLAG, "stream": LONG, "start": LONG, "end": LONG, "correlation": LONG, "external": LONG,
+        "bytes": LONG,
+    }  # fmt: skip
+    name: array[int]
+    kind: array[int]
+    stream: array[int]
+    start: array[int]
+    end: array[int]
+    correlation: array[int]
+    external: array[int]
+    bytes: array[int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names = Words()
+
+    def name_of(self, place: int) -> str:
+        """The name of a piece of work."""
+        return str(self.names.all[self.name[place]])
+
+    def sort(self) -> None:
+        """By start, then by end."""
+        self.put_in_order(self.numbers("end"), self.numbers("start"))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,8 +122,7 @@ class DeviceTrace:
 
     Attributes:
         where: The file.
-        host: What threads ran, by start.
-        work: What the device ran, by start.
+        host: What threads ran, by start; so `work`, what the device ran.
         waits: Waits of streams for streams, by the number of the call that made them.
         rank: The rank that wrote it, and how many there are, where it says so.
         device_name: What the driver calls the device.
@@ -98,8 +131,8 @@ class DeviceTrace:
     """
 
     where: str
-    host: list[HostEvent]
-    work: list[DeviceWork]
+    host: HostEvents
+    work: DeviceWork
     waits: dict[int, StreamWait]
     rank: int | None = None
     world: int | None = None
@@ -114,8 +147,7 @@ def read_device_trace(path: Path) -> DeviceTrace:
     Raises:
         InputError: It is no such file, or an event has no readable time or number.
     """
-    found = DeviceTrace(where=str(path), host=[], work=[], waits={})
-    names: dict[str, str] = {}  # a name is held once: a trace has millions of events and hundreds of names
+    found = DeviceTrace(where=str(path), host=HostEvents(), work=DeviceWork(), waits={})
     for key, value in stream_json(path, "traceEvents"):
         if key == "distributedInfo" and isinstance(value, dict):
             found.rank, found.world = (_whole_or_none(value.get(each)) for each in ("rank", "world_size"))
@@ -125,7 +157,7 @@ def read_device_trace(path: Path) -> DeviceTrace:
             if found.read % TOLD_EVERY == 0:
                 tell(f"{found.read:,} events of {path.name}")
             try:
-                _take(found, value, names)
+                _take(found, value)
             except (TypeError, ValueError, KeyError, OverflowError) as error:
                 raise InputError(
                     f"event {found.read} ({value.get('cat', 'no category')}, {str(value.get('name'))[:60]!r}) has no readable "
@@ -138,13 +170,12 @@ def read_device_trace(path: Path) -> DeviceTrace:
             f"none of {found.read} events is an operator of the host or work of a device", where=str(path),
             fix="give a trace of torch.profiler (traceEvents with categories cpu_op and kernel)",
         )  # fmt: skip
-    # Of what begins in one microsecond the operator that was numbered first began first, and calls are inside operators.
-    found.host.sort(key=lambda event: (event.start, event.external if event.kind == "op" else _LAST, -event.end))
-    found.work.sort(key=lambda work: (work.start, work.end))
+    found.host.sort()
+    found.work.sort()
     return found
 
 
-def _take(found: DeviceTrace, event: dict[str, Any], names: dict[str, str]) -> None:
+def _take(found: DeviceTrace, event: dict[str, Any]) -> None:
     """Keeps of an event what linking needs."""
     category = event.get("cat")
     if event.get("ph") != "X" or not isinstance(category, str):
@@ -154,18 +185,17 @@ def _take(found: DeviceTrace, event: dict[str, Any], names: dict[str, str]) -> N
         return
     arguments = event.get("args") or {}
     name = str(event.get("name", ""))
-    name = names.setdefault(name, name)
     start = _nanoseconds(event["ts"])
     end = start + max(0, _nanoseconds(event.get("dur", 0)))
     correlation = int(arguments.get("correlation", -1))
     if category in WORK:
-        found.work.append(
-            DeviceWork(
-                name=name, kind=category, stream=int(arguments.get("stream", event.get("tid", 0))), start=start, end=end,
-                correlation=correlation, external=int(arguments.get("External id", -1)),
-                bytes=int(arguments.get("bytes", 0)), said=_of_collective(arguments),
-            )
+        work = found.work
+        place = work.add(
+            work.names.number(name), WORK.index(category), int(arguments.get("stream", event.get("tid", 0))), start, end,
+            correlation, int(arguments.get("External id", -1)), int(arguments.get("bytes", 0)),
         )  # fmt: skip
+        if "Collective name" in arguments:
+            work.said[place] = _of_collective(arguments)
     elif category == SYNCHRONISATION:
         if "wait_on_stream" in arguments and int(arguments["wait_on_stream"]) >= 0:
             stream = int(arguments.get("stream", -1)) if "Wait" in name else -1
@@ -179,21 +209,21 @@ def _take(found: DeviceTrace, event: dict[str, Any], names: dict[str, str]) -> N
     elif name.startswith(STEP) and name[len(STEP) :].isdecimal():
         found.steps[int(name[len(STEP) :])] = (start, end)
     elif category in OPERATIONS or _TELLING.search(name):
-        found.host.append(
-            HostEvent(
-                name=name, kind="op" if category in OPERATIONS else "call", thread=event.get("tid", 0), start=start, end=end,
-                external=int(arguments.get("External id", -1)), record=int(arguments.get("Record function id", -1)),
-                correlation=correlation, said=_of_collective(arguments),
-            )
+        host = found.host
+        place = host.add(
+            host.names.number(name), host.threads.number(_thread(event)), int(category in OPERATIONS), start, end,
+            int(arguments.get("External id", -1)), int(arguments.get("Record function id", -1)), correlation,
         )  # fmt: skip
+        if "Collective name" in arguments:
+            host.said[place] = _of_collective(arguments)
 
 
-_NOTHING: Mapping[str, Any] = {}
+def _thread(event: Mapping[str, Any]) -> int | str:
+    thread = event.get("tid", 0)
+    return thread if isinstance(thread, (int, str)) else str(thread)
 
 
 def _of_collective(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "Collective name" not in arguments:
-        return _NOTHING
     return {key: arguments[key] for key in COLLECTIVE_ARGUMENTS if key in arguments}
 
 

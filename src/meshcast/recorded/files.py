@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,11 @@ from meshcast.base import InputError, UsageError, tell, whole_files
 from meshcast.chakra import (
     Attribute,
     Node,
-    NodeType,
     NodeValues,
     groups_path,
-    json_of_trace,
+    json_lines,
     rank_path,
-    trace_bytes,
+    trace_messages,
 )
 from meshcast.recorded.drafts import Draft
 from meshcast.recorded.events import read_device_trace
@@ -102,14 +101,16 @@ def _write(job: LinkedJob, out: Path, form: str, sources: Sequence[Path]) -> Lin
     with whole_files(prefix) as staged:
         for number, rank in enumerate(job.ranks):
             metadata: dict[str, Attribute] = {"source": "linked", "recorded_on": rank.device_name}
-            nodes = [_node(each, job, number) for each in rank.drafts]
+            parts: Iterator[bytes]
+            nodes = (_node(each, job, number) for each in rank.drafts)
             path = rank_path(prefix, number)
             if form == "json":
                 path = path.with_suffix(".json")
-                content = json_of_trace(nodes, metadata=metadata).encode()
+                parts = (line.encode() for line in json_lines(nodes, metadata=metadata))
             else:
-                content = trace_bytes(nodes, metadata=metadata)
-            staged.path(path).write_bytes(content)
+                parts = trace_messages(nodes, metadata=metadata)
+            with staged.path(path).open("wb") as file:
+                file.writelines(parts)
             files.append(path)
         if job.groups:
             staged.path(groups_path(prefix)).write_text(json.dumps({k: list(v) for k, v in job.groups.items()}) + "\n")
@@ -130,7 +131,7 @@ def _summary(job: LinkedJob, sources: Sequence[Path]) -> dict[str, Any]:
                 "rank": number, "nodes": len(rank.drafts), "span_s": (rank.end - rank.start) * 1e-9,
                 "operators": rank.operators[0], "linked_operators": rank.operators[1], "device_work": rank.work[0],
                 "linked_device_work": rank.work[1], "clock_ahead_s": skew * 1e-9, "recorded_on": rank.device_name,
-                "collectives": sum(each.kind is NodeType.COLLECTIVE for each in rank.drafts),
+                "collectives": len(rank.drafts.collectives()),
             }
             for number, (rank, skew) in enumerate(zip(job.ranks, job.skews, strict=True))
         ],
@@ -157,8 +158,8 @@ def _node(draft: Draft, job: LinkedJob, rank: int) -> Node:
         said |= _work(draft)
     return Node(
         number=draft.number, name=draft.name, kind=draft.kind,
-        control_deps=() if draft.parent is None else (draft.parent.number,),
-        data_deps=tuple(sorted(each.number for each in draft.deps)), start_us=max(0, draft.start // 1000),
+        control_deps=(draft.parent,) if draft.parent else (), data_deps=draft.deps,
+        start_us=max(0, draft.start // 1000),
         duration_us=round(draft.duration / 1000), attributes=said,
         inputs=_values(operator, read=True) if draft.host else None,
         outputs=_values(operator, read=False) if draft.host else None,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from meshcast.base import InputError
-from meshcast.chakra import NodeType
 from meshcast.recorded.collectives import COMMUNICATION_KERNEL, Exchange, of_kernel, of_operator, of_profiler
-from meshcast.recorded.drafts import Draft, ordered
+from meshcast.recorded.columns import LONG, NONE, SHORT, filled
+from meshcast.recorded.drafts import BEGINS, GOES_ON, PAUSES, WAITS, WORKS, Drafts
 from meshcast.recorded.events import DeviceTrace
 from meshcast.recorded.matching import matched
 from meshcast.recorded.operators import HostTrace, Operator
-from meshcast.recorded.streams import PlacedWork, placed_work, waited_for
-from meshcast.recorded.threads import ThreadSegment, segments_of
+from meshcast.recorded.streams import placed_work, waited_for
+from meshcast.recorded.threads import segments_of
 
-PAUSE, REST, DELAY = "host pause", "(rest)", "delay"
+PAUSE, DELAY = "host pause", "delay"
 RECORD = "record_param_comms"
 FEW = 0.9  # of operators: fewer that are linked are told
 SHORTEST_DELAY = 500  # ns: what is shorter is rounding of the profiler's microseconds
@@ -35,7 +36,7 @@ class LinkedRank:
     """
 
     where: str
-    drafts: list[Draft] = field(repr=False)
+    drafts: Drafts = field(repr=False)
     start: int
     end: int
     rank: int | None
@@ -72,65 +73,65 @@ class _Linking:
                 where=device.where, fix="give the execution trace and the profile of one run and one rank",
             )  # fmt: skip
         self._window = self._spanned(step)
-        correlated = {work.correlation for work in device.work if work.correlation >= 0}
+        correlated = set(device.work.correlation) - {NONE}
+        events = device.host
         calls = {
-            event.correlation: place
-            for place, event in enumerate(device.host)
-            if event.kind == "call" and event.correlation in correlated
+            correlation: place
+            for place, correlation in enumerate(events.correlation)
+            if correlation in correlated and not events.is_op[place]
         }
         self._work = placed_work(device, calls, self._window)
-        self._launched = {each.call: index for index, each in enumerate(self._work) if each.call is not None}
+        self._launched = {call: place for place, call in enumerate(self._work.call) if call != NONE}
         self._waits = waited_for(device, self._work, self._launched)
-        self._parents: dict[int, int | None] = {}
+        self._segments = segments_of(events, self._has_segment, self._window)
+        # By event: where its first segment is, and the event around it.
+        self._first, self._parents = filled(SHORT, NONE, len(events)), filled(SHORT, NONE, len(events))
+        for place, event in enumerate(self._segments.event):
+            if event != NONE and self._segments.first[place]:
+                self._first[event], self._parents[event] = place, self._segments.parent[place]
+        self._begins = {row.start for row in self._segments.rows.values()}
+        self._rows, self._ready = array(SHORT), array(LONG)
+        self._place_rows()
+        self._drafts = Drafts([*events.names.all, *device.work.names.all])
         self._unknown = 0
+
+    def _place_rows(self) -> None:
+        """When each piece of work could have begun; and the row of its draft, behind the host's and a delay of its own."""
+        row = len(self._segments)
+        for place, start in enumerate(self._work.start):
+            ready = max([self._launch(place)[1], *(self._work.end[other] for other in self._behind(place))])
+            row += start - ready >= SHORTEST_DELAY
+            self._ready.append(ready)
+            self._rows.append(row)
+            row += 1
 
     def _spanned(self, step: int | None) -> tuple[int, int]:
         """From when to when what the host begins is linked."""
-        events, steps = self._device.host, self._device.steps
+        events, work, steps = self._device.host, self._device.work, self._device.steps
         if step is not None:
             if step not in steps:
                 have = f"steps are {min(steps)} to {max(steps)}" if steps else "it has no steps: call profiler.step()"
                 raise InputError(f"no step {step}", where=self._device.where, fix=have)
             return steps[step]
         if self._operators:
-            spans = [events[place] for place in self._operators]
-            return min(event.start for event in spans), max(event.end for event in spans) + 1
-        first = min([event.start for event in events] + [work.start for work in self._device.work])
-        last = max([event.end for event in events] + [work.end for work in self._device.work])
-        return first, last + 1
+            return min(map(events.start.__getitem__, self._operators)), 1 + max(
+                map(events.end.__getitem__, self._operators)
+            )
+        first = min(min(row.start) for row in (events, work) if len(row))
+        return first, 1 + max(max(row.end) for row in (events, work) if len(row))
 
     def linked(self) -> LinkedRank:
         """All of it."""
-        threads = segments_of(self._device.host, self._has_segment, self._window)
-        numbers = {thread: index for index, thread in enumerate(sorted(threads, key=str))}
-        by_segment: dict[int, Draft] = {}
-        first_of: dict[int, ThreadSegment] = {}
-        drafts: list[Draft] = []
-        for thread, row in threads.items():
-            for segment in row:
-                draft = self._host_draft(segment, thread if isinstance(thread, int) else numbers[thread])
-                by_segment[id(segment)] = draft
-                drafts.append(draft)
-                if segment.first and segment.event is not None:
-                    first_of[segment.event] = segment
-                    self._parents[segment.event] = segment.parent
-        of_event = {event: by_segment[id(segment)] for event, segment in first_of.items()}
-        works = [self._device_draft(each, of_event) for each in self._work]
-        for each, draft in zip(self._work, works, strict=True):
-            drafts += self._behind(each, draft, works, first_of, by_segment)
-        for row in threads.values():
-            for segment in row:
-                self._hold_back(segment, by_segment, works)
-                if segment.event is not None and (parent := self._parents.get(segment.event)) is not None:
-                    by_segment[id(segment)].parent = of_event[parent]
-        ends = [segment.end for row in threads.values() for segment in row[-1:]] + [each.end for each in self._work]
+        self._add_host()
+        self._add_work()
+        self._drafts.put_in_rows()
+        ends = [self._segments.end[row[-1]] for row in self._segments.rows.values()] + [*self._work.end]
         return LinkedRank(
-            where=self._device.where, drafts=ordered(drafts), start=self._window[0],
+            where=self._device.where, drafts=self._drafts, start=self._window[0],
             end=max(ends, default=self._window[1]), rank=self._device.rank, world=self._device.world,
             device_name=self._device.device_name, notes=self._said(),
             operators=(0 if self._host is None else self._asked(), len(self._operators)),
-            work=(len(self._work), sum(each.call is not None for each in self._work)),
-            groups={} if self._host is None else self._host.groups,
+            work=(len(self._work), len(self._work) - self._orphans()), groups={} if self._host is None else self._host.groups,
         )  # fmt: skip
 
     def _asked(self) -> int:
@@ -139,103 +140,111 @@ class _Linking:
         return sum(not each.is_root and each.record > 0 for each in self._host.operators.values())
 
     def _has_segment(self, place: int) -> bool:
-        event = self._device.host[place]
-        return event.kind == "op" or place in self._launched or place in self._waits
+        return bool(self._device.host.is_op[place]) or place in self._launched or place in self._waits
 
-    def _host_draft(self, segment: ThreadSegment, lane: int) -> Draft:
-        event = None if segment.event is None else self._device.host[segment.event]
-        name = PAUSE if event is None else event.name if segment.first else f"{event.name} {REST}"
-        return Draft(
-            name=name, kind=NodeType.COMPUTE, start=segment.start, duration=segment.end - segment.start, host=True, lane=lane,
-            operator=self._operators.get(segment.event) if segment.event is not None and segment.first else None,
-            external=-1 if event is None else event.external, pause=event is None,
-        )  # fmt: skip
+    def _add_host(self) -> None:
+        """The host's drafts, a segment each, with what a segment waits for, of which its own time does not count."""
+        events, segments, drafts = self._device.host, self._segments, self._drafts
+        pause = drafts.named(PAUSE)
+        lanes = _lanes(events.threads.all, segments.rows)
+        for thread, row in segments.rows.items():
+            for place in row:
+                event = segments.event[place]
+                begins = event != NONE and segments.first[place]
+                deps = [place - 1] if place > row.start else []
+                behind = segments.start[place]
+                if (other := segments.waits_for.get(place)) is not None:
+                    deps.append(other)
+                    behind = max(behind, segments.end[other])
+                for each in self._waits.get(event, ()) if begins else ():
+                    deps.append(self._rows[each])
+                    behind = max(behind, self._work.end[each])
+                start = min(behind, segments.end[place])
+                parent = self._parents[event] if event != NONE else NONE
+                drafts.add_draft(
+                    pause if event == NONE else events.name[event],
+                    PAUSES if event == NONE else BEGINS if begins else GOES_ON, start, segments.end[place] - start,
+                    lanes[thread], deps, external=-1 if event == NONE else events.external[event],
+                    parent=NONE if parent == NONE else self._first[parent],
+                )  # fmt: skip
+                if begins and event in self._operators:
+                    drafts.operator[place] = self._operators[event]
 
-    def _device_draft(self, placed: PlacedWork, of_event: Mapping[int, Draft]) -> Draft:
-        work = placed.work
-        chain = list(self._callers(placed.call))
-        # The operator, not the call: a copy that blocks its call ends before that.
-        parent = next((of_event[place] for place in chain if self._device.host[place].kind == "op"), None)
-        operator = next((self._operators[place] for place in chain if place in self._operators), None)
-        said = self._communication(placed, chain) if COMMUNICATION_KERNEL.search(work.name) else None
-        kind = NodeType.COMPUTE
-        if said is not None:
-            kind = NodeType.COLLECTIVE if said.code is not None else NodeType.SEND if said.sends else NodeType.RECEIVE
-        return Draft(
-            name=work.name, kind=kind, start=placed.start, duration=placed.end - placed.start, host=False, lane=work.stream,
-            parent=parent, communication=said, operator=operator, external=work.external, moved=work.bytes,
-        )  # fmt: skip
+    def _add_work(self) -> None:
+        """The device's drafts, each behind a delay where nothing explains all of its wait."""
+        events, work, drafts = self._device.host, self._device.work, self._drafts
+        names = len(events.names.all)
+        delay = drafts.named(DELAY)
+        for place, each in enumerate(self._work.work):
+            start, stream, ready = self._work.start[place], work.stream[each], self._ready[place]
+            chain = list(self._callers(self._work.call[place]))
+            launching = self._launch(place)[0]
+            deps = [] if launching == NONE else [launching]
+            deps += (self._rows[other] for other in self._behind(place))
+            if start - ready >= SHORTEST_DELAY:
+                deps = [drafts.add_draft(delay, WAITS, ready, start - ready, stream, deps)]
+            # The operator, not the call: a copy that blocks its call ends before that.
+            parent = next((self._first[event] for event in chain if events.is_op[event]), NONE)
+            row = drafts.add_draft(
+                names + work.name[each], WORKS, start, self._work.end[place] - start, stream, deps,
+                external=work.external[each], parent=parent,
+            )  # fmt: skip
+            operator = next((self._operators[event] for event in chain if event in self._operators), None)
+            if operator is not None:
+                drafts.operator[row] = operator
+            if work.bytes[each]:
+                drafts.moved[row] = work.bytes[each]
+            name = work.name_of(each)
+            if COMMUNICATION_KERNEL.search(name) and (said := self._communication(each, name, chain)) is not None:
+                drafts.communication[row] = said
 
-    def _callers(self, call: int | None) -> Iterator[int]:
+    def _callers(self, call: int) -> Iterator[int]:
         """A call and the events around it, innermost first."""
         place = call
-        while place is not None:
+        while place != NONE:
             yield place
-            place = self._parents.get(place)
+            place = self._parents[place]
 
-    def _communication(self, placed: PlacedWork, chain: list[int]) -> Exchange | None:
+    def _communication(self, work: int, name: str, chain: list[int]) -> Exchange | None:
         """What a kernel exchanges; None where nothing says, and it is replayed as what it took."""
-        found = of_profiler(placed.work.said)
+        found = of_profiler(self._device.work.said.get(work, {}))
         for place in chain:
             if found is not None:
                 return found
-            event, operator = self._device.host[place], self._operators.get(place)
-            found = of_profiler(event.said)
+            operator = self._operators.get(place)
+            found = of_profiler(self._device.host.said.get(place, {}))
             if found is None and operator is not None and RECORD in operator.name:
                 found = of_operator(operator)
-        found = found or self._named(chain) or of_kernel(placed.work.name)
+        found = found or self._named(chain) or of_kernel(name)
         if found is None or not (found.size or found.code is not None):
             self._unknown += 1
         return found
 
     def _named(self, chain: list[int]) -> Exchange | None:
         """The collective that an annotation around the launch names, as `nccl:all_to_all`."""
-        names = [self._device.host[place].name for place in chain]
+        names = map(self._device.host.name_of, chain)
         return next((of_kernel(name) for name in names if name.startswith("nccl:")), None)
 
-    def _behind(
-        self, placed: PlacedWork, draft: Draft, works: list[Draft], first_of: Mapping[int, ThreadSegment],
-        by_segment: Mapping[int, Draft],
-    ) -> list[Draft]:  # fmt: skip
-        """The draft of a piece of work with what it waits for, behind a delay where nothing explains all of its wait."""
-        ready = self._window[0]
-        deps: list[Draft] = []
-        if placed.call is not None and placed.call in first_of:
-            segment = first_of[placed.call]
-            early = placed.start < segment.end or self._launched[placed.call] in self._waits.get(placed.call, ())
-            launching = segment.before if early else segment
-            ready = segment.start if early else segment.end
-            if launching is not None:
-                deps.append(by_segment[id(launching)])
-        for other in [*([] if placed.before is None else [placed.before]), *placed.after]:
-            deps.append(works[other])
-            ready = max(ready, self._work[other].end)
-        delay = placed.start - ready
-        if delay < SHORTEST_DELAY:
-            draft.deps = deps
-            return [draft]
-        pause = Draft(
-            name=DELAY, kind=NodeType.COMPUTE, start=ready, duration=delay, host=False, lane=draft.lane, deps=deps,
-            waits=True,
-        )  # fmt: skip
-        draft.deps = [pause]
-        return [pause, draft]
+    def _launch(self, place: int) -> tuple[int, int]:
+        """The segment that a piece of work waits for, -1 for none; and when that lets it begin."""
+        call = self._work.call[place]
+        segment = NONE if call == NONE else self._first[call]
+        if segment == NONE:
+            return NONE, self._window[0]
+        if self._work.start[place] >= self._segments.end[segment] and self._launched[call] not in self._waits.get(
+            call, ()
+        ):
+            return segment, self._segments.end[segment]
+        # It began before the call returned, which may wait for it: what is in front of the call lets it begin.
+        return NONE if segment in self._begins else segment - 1, self._segments.start[segment]
 
-    def _hold_back(self, segment: ThreadSegment, by_segment: Mapping[int, Draft], works: list[Draft]) -> None:
-        """What a segment waits for, of which its own time does not count."""
-        draft = by_segment[id(segment)]
-        if segment.before is not None:
-            draft.deps.append(by_segment[id(segment.before)])
-        behind = segment.start
-        if segment.waits_for is not None:
-            draft.deps.append(by_segment[id(segment.waits_for)])
-            behind = max(behind, segment.waits_for.end)
-        if segment.event is not None and segment.first:
-            for place in self._waits.get(segment.event, ()):
-                draft.deps.append(works[place])
-                behind = max(behind, self._work[place].end)
-        draft.start = min(behind, segment.end)
-        draft.duration = segment.end - draft.start
+    def _behind(self, place: int) -> list[int]:
+        """Work that a piece of work waits for: what its stream ran before, and what that was told to wait for."""
+        before = self._work.before[place]
+        return [*([] if before == NONE else [before]), *self._work.after.get(place, ())]
+
+    def _orphans(self) -> int:
+        return self._work.call.count(NONE)
 
     def _said(self) -> list[str]:
         """What was assumed."""
@@ -247,7 +256,12 @@ class _Linking:
             )
         if self._unknown:
             found.append(f"{self._unknown} communication kernels do not say what they exchange: replayed as they were")
-        orphans = sum(each.call is None for each in self._work)
-        if orphans:
+        if orphans := self._orphans():
             found.append(f"{orphans} pieces of device work have no call that launched them in the file")
         return found
+
+
+def _lanes(threads: Sequence[int | str], rows: dict[int, range]) -> dict[int, int]:
+    """The number that nodes of a thread carry: its own, or where it comes among all where it has a name alone."""
+    places = {thread: index for index, thread in enumerate(sorted((threads[each] for each in rows), key=str))}
+    return {each: found if isinstance(found := threads[each], int) else places[found] for each in rows}

@@ -8,10 +8,12 @@ two sides meet again at the nearest place where some names in a row agree.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from meshcast.recorded.events import HostEvent
+from meshcast.recorded.columns import SHORT
+from meshcast.recorded.events import HostEvents
 from meshcast.recorded.operators import GROUPS, HostTrace, Operator
 
 RUN = 6  # names in a row that vote
@@ -19,30 +21,30 @@ AGREE = 3  # names in a row that have to agree where two sides meet again
 FARTHEST = 400  # names that may be missing at a place
 
 
-def matched(host: HostTrace, events: Sequence[HostEvent]) -> dict[int, Operator]:
+def matched(host: HostTrace, events: HostEvents) -> dict[int, Operator]:
     """The operator of every event that has one, by the event's place in `events`."""
     operators = [each for each in host.operators.values() if not each.is_root and GROUPS not in each.name]
-    known = [(place, event) for place, event in enumerate(events) if event.kind == "op"]
-    if any(event.record >= 0 for _, event in known):
+    known = array(SHORT, (place for place, is_op in enumerate(events.is_op) if is_op))
+    if any(events.record[place] >= 0 for place in known):
         by_record = {each.record: each for each in operators}
         return {
             place: found
-            for place, event in known
-            if (found := by_record.get(event.record)) is not None and found.name == event.name
+            for place in known
+            if (found := by_record.get(events.record[place])) is not None and found.name == events.name_of(place)
         }
-    return _by_order(operators, known)
+    return _by_order(operators, events, known)
 
 
-def _by_order(operators: Sequence[Operator], known: Sequence[tuple[int, HostEvent]]) -> dict[int, Operator]:
+def _by_order(operators: Sequence[Operator], events: HostEvents, known: Sequence[int]) -> dict[int, Operator]:
     by_thread: defaultdict[int, list[Operator]] = defaultdict(list)
     for each in operators:
         by_thread[each.thread].append(each)
-    lanes: defaultdict[int | str, list[tuple[int, HostEvent]]] = defaultdict(list)
-    for place, event in known:
-        lanes[event.thread].append((place, event))
-    names = {thread: [event.name for _, event in lane] for thread, lane in lanes.items()}
+    lanes: defaultdict[int, array[int]] = defaultdict(lambda: array(SHORT))
+    for place in known:
+        lanes[events.thread[place]].append(place)
+    names = {thread: [events.name_of(place) for place in lane] for thread, lane in lanes.items()}
     found: dict[int, Operator] = {}
-    taken: set[int | str] = set()
+    taken: set[int] = set()
     for ours in sorted(by_thread.values(), key=len, reverse=True):
         asked = [each.name for each in ours]
         votes = {thread: _best_shift(asked, names[thread]) for thread in names if thread not in taken}
@@ -51,7 +53,7 @@ def _by_order(operators: Sequence[Operator], known: Sequence[tuple[int, HostEven
             continue
         taken.add(thread)
         for left, right in _aligned(asked, names[thread], votes[thread][0]):
-            found[lanes[thread][right][0]] = ours[left]
+            found[lanes[thread][right]] = ours[left]
     return found
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, whole_files
+from meshcast.base import InputError, UnsupportedError, whole_files
 from meshcast.chakra import Attribute, ChakraTrace, Node, NodeType, groups_path, rank_path, read_trace, trace_bytes
 from meshcast.evidence import class_of_name
 from meshcast.jobs import TraceFiles, find_traces, read_groups
@@ -65,7 +65,7 @@ def share_traces(files: TraceFiles, out: Path, coarseness: float = 0.0) -> dict[
             staged.path(path).write_bytes(content)
         if groups:
             staged.path(groups_path(prefix)).write_text(json.dumps(groups) + "\n")
-    before, after = (understood(each).run.duration for each in (files, find_traces(prefix)))
+    before, after = (_replayed(each) for each in (files, find_traces(prefix)))
     return {
         "ranks": len(traces), "nodes": sum(len(trace.nodes) for trace in traces.values()),
         "names_removed": len(names), "values_removed": sum(_values(trace) for trace in traces.values()),
@@ -76,6 +76,14 @@ def share_traces(files: TraceFiles, out: Path, coarseness: float = 0.0) -> dict[
         "leaks": found, "coarseness": coarseness, "bound": (1 + coarseness) ** 0.5 - 1, "replay_before_s": before,
         "replay_after_s": after, "files": [str(path) for path in contents],
     }  # fmt: skip
+
+
+def _replayed(files: TraceFiles) -> float | None:
+    """What a replay takes; None of traces without durations, as generators write them."""
+    try:
+        return understood(files).run.duration
+    except UnsupportedError:
+        return None
 
 
 def _renumbered(nodes: Sequence[Node]) -> list[Node]:

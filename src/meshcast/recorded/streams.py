@@ -12,11 +12,16 @@ time.
 from __future__ import annotations
 
 import bisect
+from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from meshcast.recorded.events import DeviceTrace, DeviceWork, HostEvent
+import numpy as np
+
+from meshcast.recorded.columns import LONG, NONE, SHORT, ColumnTable, Whole, as_numbers, column
+from meshcast.recorded.events import WORK, DeviceTrace
 
 TOLERANCE = 1_000  # ns: whole microseconds of older files
 WAIT_EVENT = ("cudaStreamWaitEvent", "hipStreamWaitEvent", "cuStreamWaitEvent")
@@ -25,26 +30,40 @@ DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchroniz
 BLOCKING_COPIES = ("DtoH", "Pageable")  # in the name of a copy: the call returns when it is done
 
 
-@dataclass(slots=True, kw_only=True)
-class PlacedWork:
+class PlacedWork(ColumnTable):
     """Work of the device in its place.
 
-    Attributes:
-        work: What ran.
-        call: The place of the call that launched it among the host's events; None where that lies before the window.
-        before: The work in front of it on its stream, by its place among all placed; so `after` what it was told to wait for.
+    Columns:
+        work: What ran: its place in the trace.
+        call: The place of the call that launched it among the host's events; -1 where that lies before the window.
+        before: The work in front of it on its stream, by its place among all placed; -1 where there is none.
         start: When it began; where it overlaps what its stream ran before, when that ended.
+
+    Attributes:
+        after: What each was told to wait for.
     """
 
-    work: DeviceWork
-    call: int | None
-    before: int | None = None
-    after: list[int] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
+    CODES: ClassVar[Mapping[str, str]] = {"work": SHORT, "call": SHORT, "before": SHORT, "start": LONG, "end": LONG}
+    work: array[int]
+    call: array[int]
+    before: array[int]
+    start: array[int]
+    end: array[int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after: dict[int, list[int]] = {}
 
 
-def placed_work(trace: DeviceTrace, calls: Mapping[int, int], window: tuple[int, int]) -> list[PlacedWork]:
+@dataclass(frozen=True, slots=True)
+class _Launches:
+    """Places of work in the order in which it was launched, and when."""
+
+    when: array[int]
+    place: array[int]
+
+
+def placed_work(trace: DeviceTrace, calls: Mapping[int, int], window: tuple[int, int]) -> PlacedWork:
     """The work that was launched in a window, in the order of its starts, with what it waited for.
 
     Args:
@@ -52,74 +71,77 @@ def placed_work(trace: DeviceTrace, calls: Mapping[int, int], window: tuple[int,
         calls: The places of the calls that launched something, by correlation.
         window: From when to when launches count; work without a call counts by its own start.
     """
-    found: list[PlacedWork] = []
+    found = PlacedWork()
+    work = trace.work
     last: dict[int, int] = {}
-    for work in trace.work:
-        call = calls.get(work.correlation)
-        launched = work.start if call is None else trace.host[call].start
+    for place in range(len(work)):
+        call = calls.get(work.correlation[place], NONE)
+        launched = work.start[place] if call == NONE else trace.host.start[call]
         if not window[0] <= launched < window[1]:
             continue
-        before = last.get(work.stream)
-        start = work.start if before is None else max(work.start, found[before].end)
-        found.append(PlacedWork(work=work, call=call, before=before, start=start, end=max(work.end, start)))
-        last[work.stream] = len(found) - 1
+        before = last.get(work.stream[place], NONE)
+        start = work.start[place] if before == NONE else max(work.start[place], found.end[before])
+        last[work.stream[place]] = found.add(place, call, before, start, max(work.end[place], start))
     _explain(trace, found)
     return found
 
 
-def _explain(trace: DeviceTrace, found: Sequence[PlacedWork]) -> None:
+def _launches(trace: DeviceTrace, found: PlacedWork) -> tuple[_Launches, Whole]:
+    """Work that has a call, in the order of the calls; and the calls."""
+    calls = found.numbers("call")
+    places = np.flatnonzero(calls != NONE)
+    when = trace.host.numbers("start")[calls[places]]
+    order = np.lexsort((places, when))
+    return _Launches(column(LONG, when[order]), column(SHORT, places[order])), calls[places][order]
+
+
+def _split(launches: _Launches, by: Whole) -> dict[int, _Launches]:
+    """Launches by what each belongs to."""
+    when, place = as_numbers(launches.when), as_numbers(launches.place)
+    return {
+        int(each): _Launches(column(LONG, when[by == each]), column(SHORT, place[by == each])) for each in np.unique(by)
+    }
+
+
+def _explain(trace: DeviceTrace, found: PlacedWork) -> None:
     """What streams were told to wait for."""
-    waiting: defaultdict[int | str, list[tuple[int, HostEvent]]] = defaultdict(list)  # calls of each thread
-    for event in trace.host:
-        if event.kind == "call" and event.name in WAIT_EVENT:
-            waiting[event.thread].append((event.start, event))
+    host = trace.host
+    names = {number for number, name in enumerate(host.names.all) if name in WAIT_EVENT}
+    waiting: defaultdict[int, list[int]] = defaultdict(list)  # calls of each thread
+    for place, name in enumerate(host.name):
+        if name in names and not host.is_op[place]:
+            waiting[host.thread[place]].append(place)
     if not waiting:
         return
-    launched: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by stream: when, and the place of the work
-    for place, each in enumerate(found):
-        if each.call is not None:
-            launched[each.work.stream].append((trace.host[each.call].start, place))
-    for row in launched.values():
-        row.sort()
+    launches, calls = _launches(trace, found)
+    launched = _split(launches, trace.work.numbers("stream")[found.numbers("work")][as_numbers(launches.place)])
     # Work in the order of its launches on each thread: a wait holds for what comes next.
-    threads: defaultdict[int | str, list[tuple[int, int]]] = defaultdict(list)
-    for place, each in enumerate(found):
-        if each.call is not None:
-            threads[trace.host[each.call].thread].append((trace.host[each.call].start, place))
-    for thread, row in threads.items():
-        calls = waiting.get(thread, [])
+    for thread, row in _split(launches, host.numbers("thread")[calls]).items():
+        told = waiting.get(thread, [])
         at = 0
-        for when, place in sorted(row):
-            told = []
-            while at < len(calls) and calls[at][0] <= when:
-                told.append(calls[at][1])
+        for when, place in zip(row.when, row.place, strict=True):
+            while at < len(told) and host.start[told[at]] <= when:
+                _wait(trace, found, launched, place, told[at])
                 at += 1
-            for event in told:
-                _wait(trace, found, launched, place, event)
 
 
-def _wait(
-    trace: DeviceTrace,
-    found: Sequence[PlacedWork],
-    launched: Mapping[int, list[tuple[int, int]]],
-    place: int,
-    event: HostEvent,
-) -> None:
+def _wait(trace: DeviceTrace, found: PlacedWork, launched: Mapping[int, _Launches], place: int, call: int) -> None:
     """One call that made a stream wait, before a piece of work was launched."""
-    said = trace.waits.get(event.correlation)
-    mine = found[place]
+    said = trace.waits.get(trace.host.correlation[call])
+    mine = trace.work.stream[found.work[place]]
     for stream, row in launched.items():
-        if stream == mine.work.stream or (said is not None and stream != said.on_stream):
+        if stream == mine or (said is not None and stream != said.on_stream):
             continue
-        at = bisect.bisect_left(row, (event.start, -1)) - 1
+        at = bisect.bisect_left(row.when, trace.host.start[call]) - 1
         if at < 0:
             continue
-        other = row[at][1]
-        if found[other].end <= mine.start + TOLERANCE and other != place and other not in mine.after:
-            mine.after.append(other)
+        other = row.place[at]
+        told = found.after.setdefault(place, [])
+        if found.end[other] <= found.start[place] + TOLERANCE and other != place and other not in told:
+            told.append(other)
 
 
-def waited_for(trace: DeviceTrace, found: Sequence[PlacedWork], by_call: Mapping[int, int]) -> dict[int, list[int]]:
+def waited_for(trace: DeviceTrace, found: PlacedWork, by_call: Mapping[int, int]) -> dict[int, list[int]]:
     """The work that calls of the host waited for, by the place of the call.
 
     Args:
@@ -127,33 +149,37 @@ def waited_for(trace: DeviceTrace, found: Sequence[PlacedWork], by_call: Mapping
         found: Its work, as `placed_work` gives it.
         by_call: The place of the work that a call launched.
     """
-    launches = sorted((trace.host[each.call].start, place) for place, each in enumerate(found) if each.call is not None)
-    times = [when for when, _ in launches]
+    host, work = trace.host, trace.work
+    launches, _ = _launches(trace, found)
     waits: dict[int, list[int]] = {}
     # Of what has been launched: the last work of each stream, as calls come by.
     latest: dict[int, int] = {}
     at = 0
-    for place, event in enumerate(trace.host):
-        if event.kind != "call":
+    syncs = [name in STREAM_SYNC or name in DEVICE_SYNC for name in host.names.all]
+    for place, is_op in enumerate(host.is_op):
+        if is_op:
             continue
-        if event.name in STREAM_SYNC or event.name in DEVICE_SYNC:
-            until = bisect.bisect_left(times, event.start)
+        if syncs[host.name[place]]:
+            start, end, name = host.start[place], host.end[place], host.name_of(place)
+            until = bisect.bisect_left(launches.when, start)
             while at < until:
-                latest[found[launches[at][1]].work.stream] = launches[at][1]
+                latest[work.stream[found.work[launches.place[at]]]] = launches.place[at]
                 at += 1
-            said = trace.waits.get(event.correlation)
-            known = said.on_stream if said is not None and event.name in STREAM_SYNC else None
+            said = trace.waits.get(host.correlation[place])
+            known = said.on_stream if said is not None and name in STREAM_SYNC else None
             inside = [
                 each
                 for stream, each in latest.items()
-                if (known is None or stream == known) and found[each].end <= event.end + TOLERANCE
-                and (known is not None or event.name in DEVICE_SYNC or found[each].end > event.start)
+                if (known is None or stream == known) and found.end[each] <= end + TOLERANCE
+                and (known is not None or name in DEVICE_SYNC or found.end[each] > start)
             ]  # fmt: skip
             if inside:
                 waits[place] = inside
-        elif place in by_call:
-            work = found[by_call[place]]
-            blocking = work.work.kind == "gpu_memcpy" and any(each in work.work.name for each in BLOCKING_COPIES)
-            if blocking and work.end <= event.end + TOLERANCE:
-                waits[place] = [by_call[place]]
+        elif (launched := by_call.get(place)) is not None:
+            each = found.work[launched]
+            blocking = WORK[work.kind[each]] == "gpu_memcpy" and any(
+                text in work.name_of(each) for text in BLOCKING_COPIES
+            )
+            if blocking and found.end[launched] <= host.end[place] + TOLERANCE:
+                waits[place] = [launched]
     return waits

@@ -6,6 +6,7 @@ from typing import Any
 
 from meshcast.base import format_time
 from meshcast.recorded.understanding import Understanding
+from meshcast.recorded.what_if import ChangedReplay
 from meshcast.results import Section, columns, percent
 
 MOST = 8  # rows of a table
@@ -15,6 +16,7 @@ def understanding_json(found: Understanding) -> dict[str, Any]:
     """As an object of JSON; seconds."""
     return {
         "span_s": found.run.duration,
+        **({} if found.what_if is None else {"what_if": found.what_if.to_json()}),
         "host_bound_share": found.host_bound,
         "non_gemm_share": found.without_products,
         "kernel_classes_s": found.classes,
@@ -48,6 +50,7 @@ def understanding_sections(found: Understanding) -> list[Section]:
     kinds = [(name, format_time(seconds), percent(seconds / total)) for name, seconds in found.classes.items()]
     steps = ", ".join(sorted({str(rank) for rank, _, _ in found.critical}))
     return [
+        *_changed(found.what_if),
         Section(
             title=f"Where {format_time(found.run.duration)} go: {percent(found.host_bound)} idle for the host",
             columns=columns("rank", ">computing", ">communication alone", ">idle", "~idle for", ">waited", ">others waited"),
@@ -61,3 +64,18 @@ def understanding_sections(found: Understanding) -> list[Section]:
             columns=columns("class", ">time", ">share"), rows=kinds[:MOST],
         ),
     ]  # fmt: skip
+
+
+def _changed(found: ChangedReplay | None) -> list[Section]:
+    """What something faster changes, in one row."""
+    if found is None:
+        return []
+    asked = ", ".join(f"{name} {times:g} times as fast" for name, times in found.asked.items())
+    row = [format_time(each) for each in (found.before, found.after, found.low, found.high)]
+    return [
+        Section(
+            title=f"With {asked}",
+            columns=columns(">replayed before", ">after", ">at least", ">at most"),
+            rows=[tuple(row)],
+        )
+    ]

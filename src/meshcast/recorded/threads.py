@@ -9,11 +9,12 @@ which another thread ended something, is taken to have waited for that.
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
-from meshcast.recorded.events import HostEvent
+from meshcast.recorded.columns import FLAG, LONG, NONE, SHORT, ColumnTable
+from meshcast.recorded.events import HostEvents
 
 # Nanoseconds. Kineto's older files have whole microseconds: shorter rests are rounding, and go to what ran before.
 SHORTEST_REST = 1_000
@@ -21,109 +22,110 @@ SHORTEST_REST = 1_000
 LONG_PAUSE = 100_000
 
 
-@dataclass(slots=True, kw_only=True)
-class ThreadSegment:
-    """A part of a thread's time.
+class ThreadSegments(ColumnTable):
+    """Parts of threads' times, those of a thread behind each other.
+
+    Columns:
+        event: The place of the event that ran among all events; -1 of a pause.
+        first: 1 where the event begins here.
+        parent: The place of the event around its own; -1 where there is none.
 
     Attributes:
-        event: The place of the event that ran among all events; None of a pause.
-        first: Whether the event begins here.
-        before: The segment of its thread in front of it.
-        waits_for: A segment of another thread that it waited for.
-        parent: The place of the event around its own.
+        rows: Where the segments of a thread lie, by its number.
+        waits_for: The segment of another thread that one waited for.
     """
 
-    thread: int | str
-    start: int
-    end: int
-    event: int | None
-    first: bool = True
-    before: ThreadSegment | None = field(default=None, repr=False)
-    waits_for: ThreadSegment | None = field(default=None, repr=False)
-    parent: int | None = None
+    CODES: ClassVar[Mapping[str, str]] = {"start": LONG, "end": LONG, "event": SHORT, "first": FLAG, "parent": SHORT}
+    start: array[int]
+    end: array[int]
+    event: array[int]
+    first: array[int]
+    parent: array[int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[int, range] = {}
+        self.waits_for: dict[int, int] = {}
 
 
-def segments_of(
-    events: Sequence[HostEvent], kept: Callable[[int], bool], window: tuple[int, int]
-) -> dict[int | str, list[ThreadSegment]]:
-    """Segments of every thread in a window of time, from its start on, by thread.
+def segments_of(events: HostEvents, kept: Callable[[int], bool], window: tuple[int, int]) -> ThreadSegments:
+    """Segments of every thread in a window of time, from its start on.
 
     Args:
         events: All events of the host, by start.
         kept: Whether an event has a segment of its own, by its place; what has none is a part of what is around it.
         window: From when to when events begin.
     """
-    by_thread: defaultdict[int | str, list[int]] = defaultdict(list)
-    for place, event in enumerate(events):
-        if window[0] <= event.start < window[1] and kept(place):
-            by_thread[event.thread].append(place)
-    found = {thread: _tiled(events, places, window[0]) for thread, places in by_thread.items()}
+    by_thread: dict[int, array[int]] = {}
+    for place, start in enumerate(events.start):
+        if window[0] <= start < window[1] and kept(place):
+            by_thread.setdefault(events.thread[place], array(SHORT)).append(place)
+    found = ThreadSegments()
+    for thread, places in by_thread.items():
+        begin = len(found)
+        _add_tiled(found, events, places, window[0])
+        found.rows[thread] = range(begin, len(found))
     _find_waits(found)
     return found
 
 
-def _tiled(events: Sequence[HostEvent], places: Sequence[int], begin: int) -> list[ThreadSegment]:
-    """The segments of one thread."""
-    row: list[ThreadSegment] = []
+def _add_tiled(found: ThreadSegments, events: HostEvents, places: Sequence[int], begin: int) -> None:
+    """Adds the segments of one thread."""
     open_events: list[tuple[int, int]] = []  # place, and where it ends
     now = begin
-    thread = events[places[0]].thread
+    row = len(found)  # where those of this thread begin
+    ends, covered = found.end, found.event
 
     def close(until: int) -> None:
         """What is running now runs until then."""
         nonlocal now
         if until <= now:
             return
-        event = open_events[-1][0] if open_events else None
-        goes_on = bool(row) and row[-1].end == now and row[-1].event == event and event is not None
-        if goes_on or (row and until - now < SHORTEST_REST):
-            row[-1].end = until
+        event = open_events[-1][0] if open_events else NONE
+        behind = len(found) > row
+        goes_on = behind and ends[-1] == now and covered[-1] == event and event != NONE
+        if goes_on or (behind and until - now < SHORTEST_REST):
+            ends[-1] = until
         else:
-            row.append(_segment(event, now, until, first=False))
+            found.add(now, until, event, 0, _around())
         now = until
 
-    def _segment(event: int | None, start: int, end: int, *, first: bool) -> ThreadSegment:
-        parent = open_events[-2][0] if len(open_events) > 1 else None
-        return ThreadSegment(
-            thread=thread,
-            start=start,
-            end=end,
-            event=event,
-            first=first,
-            before=row[-1] if row else None,
-            parent=parent,
-        )
+    def _around() -> int:
+        return open_events[-2][0] if len(open_events) > 1 else NONE
 
     for place in places:
-        event = events[place]
-        start = max(event.start, now)  # what was recorded as overlapping cannot be nested: it begins behind
+        start = max(events.start[place], now)  # what was recorded as overlapping cannot be nested: it begins behind
         while open_events and open_events[-1][1] <= start:
             close(open_events[-1][1])
             open_events.pop()
         close(start)
-        end = max(event.end, start)
+        end = max(events.end[place], start)
         open_events.append((place, min(end, open_events[-1][1]) if open_events else end))
-        row.append(_segment(place, start, start, first=True))
+        found.add(start, start, place, 1, _around())
     while open_events:
         close(open_events[-1][1])
         open_events.pop()
-    return row
 
 
-def _find_waits(threads: dict[int | str, list[ThreadSegment]]) -> None:
+def _find_waits(found: ThreadSegments) -> None:
     """Long pauses that another thread ended."""
-    working = {thread: [each for each in row if each.event is not None] for thread, row in threads.items()}
-    ends = {thread: [each.end for each in row] for thread, row in working.items()}
-    for thread, row in threads.items():
+    working = {
+        thread: array(SHORT, (place for place in row if found.event[place] != NONE))
+        for thread, row in found.rows.items()
+    }
+    ends = {thread: array(LONG, (found.end[place] for place in row)) for thread, row in working.items()}
+    for thread, row in found.rows.items():
         for pause in row:
-            if pause.event is not None or pause.end - pause.start < LONG_PAUSE:
+            begin, end = found.start[pause], found.end[pause]
+            if found.event[pause] != NONE or end - begin < LONG_PAUSE:
                 continue
-            latest: ThreadSegment | None = None
+            latest = NONE
             for other, their_ends in ends.items():
-                place = bisect.bisect_right(their_ends, pause.end) - 1
+                place = bisect.bisect_right(their_ends, end) - 1
                 if other == thread or place < 0:
                     continue
                 candidate = working[other][place]
-                if candidate.end > pause.start and (latest is None or candidate.end > latest.end):
+                if found.end[candidate] > begin and (latest == NONE or found.end[candidate] > found.end[latest]):
                     latest = candidate
-            pause.waits_for = latest
+            if latest != NONE:
+                found.waits_for[pause] = latest

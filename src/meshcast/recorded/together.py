@@ -13,12 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshcast.base import InputError
-from meshcast.chakra import NodeType
 from meshcast.recorded.collectives import Exchange
-from meshcast.recorded.drafts import Draft, ordered
 from meshcast.recorded.linking import LinkedRank
-
-OFFSET = "begins later"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,37 +69,26 @@ def linked_job(ranks: Sequence[LinkedRank]) -> LinkedJob:
     return LinkedJob(ranks=found, groups=_groups(found), span=end - begin, skews=skews, notes=notes)
 
 
-def _collectives(rank: LinkedRank) -> list[Draft]:
-    return [each for each in rank.drafts if each.kind is NodeType.COLLECTIVE]
-
-
 def _skews(ranks: Sequence[LinkedRank]) -> list[int]:
     """How far clocks are ahead of the first rank's, by the ends of collectives over all ranks; 0 where there are none."""
     first = _whole(ranks, 0)
     found = []
-    for number in range(len(ranks)):
-        row = _whole(ranks, number)
+    for number, rank in enumerate(ranks):
         differences = [
-            mine.start + mine.duration - theirs.start - theirs.duration
-            for mine, theirs in zip(row, first, strict=False)
-            if _code(mine) == _code(theirs)
+            rank.drafts.end(mine) - ranks[0].drafts.end(theirs)
+            for mine, theirs in zip(_whole(ranks, number), first, strict=False)
+            if rank.drafts.communication[mine].code == ranks[0].drafts.communication[theirs].code
         ]
         found.append(round(statistics.median(differences)) if differences and number else 0)
     return found
 
 
-def _whole(ranks: Sequence[LinkedRank], number: int) -> list[Draft]:
-    """Collectives of a rank over all ranks."""
+def _whole(ranks: Sequence[LinkedRank], number: int) -> list[int]:
+    """Rows of the collectives of a rank over all ranks."""
+    drafts = ranks[number].drafts
     return [
-        each
-        for each in _collectives(ranks[number])
-        if each.communication is not None and len(_members(ranks, number, each.communication)) == len(ranks)
+        row for row in drafts.collectives() if len(_members(ranks, number, drafts.communication[row])) == len(ranks)
     ]
-
-
-def _code(draft: Draft) -> int:
-    said = draft.communication
-    return -1 if said is None or said.code is None else int(said.code)
 
 
 def _members(ranks: Sequence[LinkedRank], rank: int, said: Exchange) -> tuple[int, ...]:
@@ -133,10 +118,9 @@ def _groups(ranks: Sequence[LinkedRank]) -> dict[str, tuple[int, ...]]:
     whole = tuple(range(len(ranks)))
     found: dict[tuple[int, ...], str] = {}
     for number, rank in enumerate(ranks):
-        for each in rank.drafts:
-            if each.communication is None:
-                continue
-            members = _members(ranks, number, each.communication)
+        said = rank.drafts.communication
+        for row in sorted(said, key=rank.drafts.number.__getitem__):
+            members = _members(ranks, number, said[row])
             if members != whole or len(ranks) == 1:
                 found.setdefault(members, str(len(found) + 1))
     return {name: members for members, name in found.items()}
@@ -144,12 +128,11 @@ def _groups(ranks: Sequence[LinkedRank]) -> dict[str, tuple[int, ...]]:
 
 def _shorten(ranks: Sequence[LinkedRank]) -> list[str]:
     """Gives collectives the time that they take by themselves; notes where ranks do not agree on them."""
-    by_group: dict[tuple[int, ...], dict[int, list[Draft]]] = {}
+    by_group: dict[tuple[int, ...], dict[int, list[int]]] = {}
     for number, rank in enumerate(ranks):
-        for each in _collectives(rank):
-            assert each.communication is not None
-            members = _members(ranks, number, each.communication)
-            by_group.setdefault(members, {}).setdefault(number, []).append(each)
+        for row in rank.drafts.collectives():
+            members = _members(ranks, number, rank.drafts.communication[row])
+            by_group.setdefault(members, {}).setdefault(number, []).append(row)
     notes = []
     for members, rows in by_group.items():
         counts = {number: len(row) for number, row in rows.items()}
@@ -157,22 +140,16 @@ def _shorten(ranks: Sequence[LinkedRank]) -> list[str]:
             notes.append(f"ranks {members[0]} to {members[-1]} recorded different numbers of collectives: {counts}")
             continue
         for together in zip(*rows.values(), strict=True):
-            if len({_code(each) for each in together}) == 1:
-                shortest = min(each.duration for each in together)
-                for each in together:
-                    each.start += each.duration - shortest
-                    each.duration = shortest
+            each = [(ranks[number].drafts, row) for number, row in zip(rows, together, strict=True)]
+            if len({drafts.communication[row].code for drafts, row in each}) == 1:
+                shortest = min(drafts.duration[row] for drafts, row in each)
+                for drafts, row in each:
+                    drafts.start[row] += drafts.duration[row] - shortest
+                    drafts.duration[row] = shortest
     return notes
 
 
 def _begin_later(rank: LinkedRank, later: int) -> None:
-    """Lets a rank begin some time behind the first: a node of the host's in front of what waits for nothing."""
-    if later <= 0:
-        return
-    offset = Draft(
-        name=OFFSET, kind=NodeType.COMPUTE, start=rank.start - later, duration=later, host=True, lane=0, pause=True
-    )  # fmt: skip
-    for each in rank.drafts:
-        if not each.deps:
-            each.deps.append(offset)
-    rank.drafts = ordered([offset, *rank.drafts])
+    """Lets a rank begin some time behind the first."""
+    if later > 0:
+        rank.drafts.begin_later(rank.start - later, later)

@@ -13,15 +13,22 @@ while they wait, and is communication.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from meshcast.base import UnsupportedError, UsageError
-from meshcast.evidence import ATTENTION, CONVOLUTION, MATMUL, class_of_name
+from meshcast.base import UnsupportedError
+from meshcast.evidence import ATTENTION, CONVOLUTION, MATMUL
 from meshcast.jobs import Replayed, TracedRanks, TraceFiles, TraceStep, read_traced, replay
-from meshcast.recorded.linking import PAUSE
+from meshcast.recorded.what_if import (
+    ChangedReplay,
+    Seconds,
+    changed_by,
+    check_named,
+    kernel_class,
+    replay_error,
+    seconds_at,
+)
 from meshcast.simulate import Interval, covered, merged
 
 PRODUCTS = (MATMUL, CONVOLUTION, ATTENTION)
@@ -62,11 +69,13 @@ class Understanding:
         job: The job.
         run: When everything ran.
         seconds: Of every step, by class.
+        what_if: What something faster changes, where that was asked for.
     """
 
     job: TracedRanks = field(repr=False)
     run: Replayed = field(repr=False)
-    seconds: tuple[tuple[float, ...], ...] = field(repr=False)
+    seconds: Seconds = field(repr=False)
+    what_if: ChangedReplay | None = None
 
     @cached_property
     def ranks(self) -> tuple[RankTimes, ...]:
@@ -256,42 +265,12 @@ def understood(files: TraceFiles, faster: Mapping[str, float] | None = None) -> 
     """
     job = read_traced(files)
     asked = dict(faster or {})
-    unused = set(asked)
-    scale: dict[str, float] = {}
-    for name in {each for steps in job.steps for step in steps for each in _names_of(step)}:
-        scale[name] = asked.get(name, 1.0)
-        unused.discard(name)
-    if unused:
-        raise UsageError(
-            f"nothing in {files.name} is {sorted(unused)[0]!r}",
-            where="--faster",
-            fix="one of " + ", ".join(sorted(scale)),
-        )
-    seconds = tuple(
-        tuple((step.seconds or 0.0) / math.prod(scale[name] for name in _names_of(step)) for step in steps)
-        for steps in job.steps
-    )
+    check_named(job, asked, files.name)
+    seconds = seconds_at(job, asked)
     run = replay(job, seconds)
     if not run.duration:
         raise UnsupportedError(
             "its nodes have no durations", where=files.name, fix="meshcast predict works them out on a device"
         )
-    return Understanding(job=job, run=run, seconds=seconds)
-
-
-def _names_of(step: TraceStep) -> tuple[str, ...]:
-    """What may be said of a step to make it faster."""
-    if step.does == "host":
-        return ("pause" if step.name == PAUSE else "host",)
-    if step.waits:
-        return ("delay",)
-    if step.does == "compute":
-        return (kernel_class(step),)
-    return ("collective", kernel_class(step)) if step.does in ("collective", "send") else ()
-
-
-def kernel_class(step: TraceStep) -> str:
-    """The class of a kernel, by the kind or the name that it has."""
-    if step.does != "compute":
-        return f"collective: {step.kind.replace('_', '-')}" if step.kind else "collective: message"
-    return class_of_name(step.name)
+    changed = changed_by(job, asked, run.duration, replay_error(files, job)) if asked else None
+    return Understanding(job=job, run=run, seconds=seconds, what_if=changed)

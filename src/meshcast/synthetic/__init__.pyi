@@ -6,5 +6,6 @@ from meshcast.synthetic.graphs import OpGraph as OpGraph
 from meshcast.synthetic.graphs import OpNode as OpNode
 from meshcast.synthetic.model import GraphModel as GraphModel
 from meshcast.synthetic.model import shipped_model as shipped_model
+from meshcast.synthetic.tile_evaluation import evaluate_tiles as evaluate_tiles
 from meshcast.synthetic.trace_files import write_graph as write_graph
 from meshcast.synthetic.trace_files import write_suite as write_suite

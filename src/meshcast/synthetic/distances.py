@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -48,11 +48,13 @@ MEASURES: dict[str, Callable[[OpGraph], list[float]]] = {
 }  # fmt: skip
 
 
-def distances(ours: Sequence[OpGraph], theirs: Sequence[OpGraph]) -> dict[str, float]:
-    """The distance of two sets by every measure, and of what their nodes are."""
+def distances(ours: Sequence[OpGraph], theirs: Sequence[OpGraph], *, without: Collection[str] = ()) -> dict[str, float]:
+    """The distance of two sets by every measure but those left out, and of what their nodes are."""
     found = {}
     at = (np.arange(POINTS) + 0.5) / POINTS
     for name, measure in MEASURES.items():
+        if name in without:
+            continue
         left, right = (
             np.mean([np.quantile(measure(each), at) for each in graphs], axis=0) for graphs in (ours, theirs)
         )

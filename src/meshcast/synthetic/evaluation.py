@@ -36,18 +36,19 @@ COLLECTIVES = tuple(COLLECTIVE_CODES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surrogate:
-    """How well a surrogate predicts real graphs: rank correlation, and the geometric mean of its errors."""
+    """How well a surrogate predicts real graphs: correlation of ranks and of logarithms, and the geometric mean of its errors."""
 
     trained_on: str
     graphs: int
     spearman: float
+    pearson: float
     geomean_error: float
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "trained_on": self.trained_on, "graphs": self.graphs, "spearman": self.spearman,
-            "geomean_error": self.geomean_error,
+            "pearson": self.pearson, "geomean_error": self.geomean_error,
         }  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def _of_family(graphs: Sequence[OpGraph], like: OpGraph) -> list[OpGraph]:
 def _seconds(graph: OpGraph, on: str) -> float:
     """The step of a graph, predicted on hardware by what its nodes do."""
     with tempfile.TemporaryDirectory() as folder:
-        write_graph(graph, Path(folder) / "job")
+        write_graph(graph, Path(folder) / "job", first_alone=True)
         found = predict(Path(folder) / "job", on=on, durations="estimated", levers=False)
     assert found.step_time_s is not None
     return found.step_time_s
@@ -155,12 +156,18 @@ def _features(graph: OpGraph) -> list[float]:
 def _surrogate(
     name: str, graphs: Sequence[OpGraph], seconds: Sequence[float], apart: Sequence[OpGraph], tested: Sequence[float]
 ) -> Surrogate:
-    model = _fitted(np.array([_features(graph) for graph in graphs]), np.log(seconds))
-    answers = model(np.array([_features(graph) for graph in apart]))
-    wrong = float(np.exp(np.mean(np.abs(answers - np.log(tested)))) - 1)
+    features, asked = (np.array([_features(graph) for graph in row]) for row in (graphs, apart))
+    return judged(name, features, np.array(seconds), asked, np.array(tested))
+
+
+def judged(name: str, features: Floats, seconds: Floats, asked: Floats, tested: Floats) -> Surrogate:
+    """A surrogate that learnt some times by features, on others."""
+    answers, truth = _fitted(features, np.log(seconds))(asked), np.log(tested)
     return Surrogate(
-        trained_on=name, graphs=len(graphs), spearman=spearman(answers, np.log(tested)) or 0.0, geomean_error=wrong
-    )
+        trained_on=name, graphs=len(features), spearman=spearman(answers, truth) or 0.0,
+        pearson=float(np.corrcoef(answers, truth)[0, 1]) if answers.std() and truth.std() else 0.0,
+        geomean_error=float(np.exp(np.mean(np.abs(answers - truth))) - 1),
+    )  # fmt: skip
 
 
 def _fitted(features: Floats, targets: Floats) -> Callable[[Floats], Floats]:

@@ -6,14 +6,15 @@ counts (`synthetic.counts`), which some dozen graphs are enough for, and sizes:
 
 1. how many nodes the next layer has, by the sizes of the two before and how far the graph has come;
 2. what each of them is (kind, type, loop, group), by the one before it in the layer, the layer before and how far it has
-   come;
+   come, among graphs that are shared out the same way (which collectives they have, over which groups);
 3. its parents: one in the layer right before, others as far back as nodes of its kind look, by how well kinds go together and
    how often results of each are taken;
 4. its bytes, as half octaves beside the graph's own scale, by those of its largest parent; its operations, as half octaves a
-   byte.
+   byte, of products beside the graph's own intensity.
 
-All counts are of the model's family first, and of all families behind that. A graph's scale, ranks and groups are those of a
-graph that was learnt from, with noise on the scale.
+All counts are of the model's family first, and of all families behind that, but for what nodes are: a plan decides on its
+collectives, and a family's other plans would mix theirs in. A graph's ranks and groups are those of a graph that was learnt
+from; so are its scale and its intensity, with noise as large as what sets graphs of a family that are shared out alike apart.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -39,22 +40,30 @@ PHASES = 10  # parts of a graph, by the share of its nodes that are there
 FINE = 2  # bins of sizes in an octave
 FAR = 8  # layers back that are counted one by one; farther ones by octaves
 LARGEST_LAYER = 400
-SCALE_NOISE = 0.5  # octaves: standard deviation of a graph's scale around that which it is like
 LITTLE = 0.05  # of a result that is to be taken once more: what has been taken as often as it should can still be
 Token = tuple[str, str, int, int, bool]  # kind, type, group, which of the graph's loops, products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSetting:
-    """What a graph that was learnt from is like as a whole: what a new one takes over."""
+    """What a graph that was learnt from is like as a whole: what a new one takes over.
+
+    Attributes:
+        scale: The median of the bytes of its kernels, in octaves.
+        intensity: Of its products together, operations a byte in octaves.
+        repeats: Turns of its loops, ascending.
+        sharing: Its collectives and their groups, in one word each: how it is shared out.
+    """
 
     model: str
     family: str
     ranks: int
     groups: tuple[GroupDims, ...]
     scale: float
+    intensity: float
     repeats: tuple[int, ...]
     nodes: int
+    sharing: str
 
 
 class GraphModel:
@@ -70,7 +79,8 @@ class GraphModel:
         """Counts everything about a graph."""
         setting = setting_of(graph)
         self.settings.append(setting)
-        family, tokens, depths = graph.family, tokens_of(graph, setting), graph.depths()
+        family, sharing = graph.family, setting.sharing
+        tokens, depths = tokens_of(graph, setting), graph.depths()
         bins = [size_bin(node, setting.scale) for node in graph.nodes]
         layers = graph.layers()
         seen, before, earlier = 0, 0, 0
@@ -81,7 +91,7 @@ class GraphModel:
             last: Token | None = None
             row = sorted(tokens[place] for place in layer)
             for number, token in enumerate(row):
-                self.tokens.see(_tokens(family, phase, last, above, len(row) - number), token)
+                self.tokens.see(_tokens(family, sharing, phase, last, above, len(row) - number), token)
                 last = token
             earlier, before, above, seen = before, len(layer), tuple(row), seen + len(layer)
         taken = Counter(parent for node in graph.nodes for parent in node.parents)
@@ -96,8 +106,8 @@ class GraphModel:
                     self.distances.see(_of_token(family, token), _far(back))
                 self.pairs.see([(token[:2], min(back, 2)), (token[0],)], tokens[parent])
             largest = max((bins[parent] for parent in node.parents), default=None)
-            self.bytes.see(_bytes(family, token, largest), bins[place])
-            self.work.see(_work(family, token, bins[place]), work_bin(node))
+            self.bytes.see(_bytes(family, sharing, token, largest), bins[place])
+            self.work.see(_work(family, sharing, token, bins[place]), work_bin(node, setting.intensity))
 
     def grow(self, like: str, nodes: int, seed: int) -> OpGraph:
         """A new graph.
@@ -119,6 +129,15 @@ class GraphModel:
         setting = known[int(random.choice(len(known), p=weights / weights.sum()))]
         return _Growing(self, setting, nodes, random).grown(f"like {like}, seed {seed}")
 
+    def spread(self, what: str) -> float:
+        """How far graphs of a family are from each other: the standard deviation of what they have as a whole."""
+        families: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        for each in self.settings:
+            families[each.family, each.sharing].append(getattr(each, what))
+        rows = [np.array(row) for row in families.values() if len(row) > 1]
+        freedom = sum(len(row) - 1 for row in rows)
+        return math.sqrt(sum(float(((row - row.mean()) ** 2).sum()) for row in rows) / freedom) if freedom else 0.0
+
     def alike(self, like: str) -> list[GraphSetting]:
         """The graphs of a model or family that were learnt from."""
         found = [each for each in self.settings if like in (each.model, each.family)]
@@ -133,18 +152,22 @@ class GraphModel:
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON."""
-        settings = [[e.model, e.family, e.ranks, e.groups, e.scale, e.repeats, e.nodes] for e in self.settings]
+        settings = [
+            [e.model, e.family, e.ranks, e.groups, e.scale, e.intensity, e.repeats, e.nodes, e.sharing]
+            for e in self.settings
+        ]
         return {"settings": settings, **{name: getattr(self, name).to_json() for name in _TABLES}}
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> GraphModel:
         """The model from what `to_json` made of it."""
         model = GraphModel()
-        for name, family, ranks, groups, scale, repeats, nodes in found["settings"]:
+        for name, family, ranks, groups, scale, intensity, repeats, nodes, sharing in found["settings"]:
             dims = tuple(tuple((size, stride) for size, stride in each) for each in groups)
             model.settings.append(
                 GraphSetting(
-                    model=name, family=family, ranks=ranks, groups=dims, scale=scale, repeats=tuple(repeats), nodes=nodes
+                    model=name, family=family, ranks=ranks, groups=dims, scale=scale, intensity=intensity,
+                    repeats=tuple(repeats), nodes=nodes, sharing=sharing,
                 )
             )  # fmt: skip
         for table in _TABLES:
@@ -171,12 +194,16 @@ def shipped_model() -> GraphModel:
 
 
 def setting_of(graph: OpGraph) -> GraphSetting:
-    """What a graph is like as a whole; its scale is the median of the bytes of its kernels, in octaves."""
+    """What a graph is like as a whole."""
     moved = sorted(math.log2(node.bytes) for node in graph.nodes if not node.is_collective)
     repeats = tuple(sorted({node.repeat for node in graph.nodes}))
+    products = [node for node in graph.nodes if node.matrix]
+    work, through = (sum(getattr(node, key) * node.repeat for node in products) for key in ("flops", "bytes"))
     return GraphSetting(
         model=graph.model, family=graph.family, ranks=graph.ranks, groups=graph.groups, repeats=repeats,
-        scale=moved[len(moved) // 2] if moved else 20.0, nodes=len(graph.nodes),
+        scale=moved[len(moved) // 2] if moved else 20.0, intensity=math.log2(work / through) if work else 0.0,
+        nodes=len(graph.nodes),
+        sharing=" ".join(sorted({f"{node.kind}.{node.group}" for node in graph.nodes if node.is_collective})),
     )  # fmt: skip
 
 
@@ -191,9 +218,11 @@ def size_bin(node: OpNode, scale: float) -> int:
     return round(FINE * (math.log2(node.bytes) - scale))
 
 
-def work_bin(node: OpNode) -> int | None:
-    """Its operations a byte; None where there are none."""
-    return round(FINE * math.log2(node.flops / node.bytes)) if node.flops else None
+def work_bin(node: OpNode, intensity: float) -> int | None:
+    """Its operations a byte, of products beside the graph's intensity; None where there are none."""
+    if not node.flops:
+        return None
+    return round(FINE * (math.log2(node.flops / node.bytes) - (intensity if node.matrix else 0.0)))
 
 
 def _phase(seen: int, nodes: int) -> int:
@@ -208,12 +237,18 @@ def _sizes(family: str, phase: int, before: int, earlier: int) -> list[Context]:
     ]  # fmt: skip
 
 
-def _tokens(family: str, phase: int, last: Token | None, above: Sequence[Token], left: int) -> list[Context]:
-    """Nodes of a layer come in order: how many are left says how far along it the next one may be."""
+def _tokens(
+    family: str, sharing: str, phase: int, last: Token | None, above: Sequence[Token], left: int
+) -> list[Context]:
+    """Nodes of a layer come in order: how many are left says how far along it the next one may be.
+
+    All contexts are of graphs that are shared out the same way: a plan has its own collectives, and no others.
+    """
     over, left = (above[-1] if above else None), min(left, 8)
+    mine = (family, sharing)
     return [
-        (family, phase, last, over, left), (family, last, over, left), (family, phase, last, left), (family, last, left),
-        (family, last), (last, left), (family,), (),
+        (*mine, phase, last, over, left), (*mine, last, over, left), (*mine, phase, last, left), (*mine, last, left),
+        (*mine, last), mine,
     ]  # fmt: skip
 
 
@@ -221,12 +256,14 @@ def _of_token(family: str, token: Token) -> list[Context]:
     return [(family, token), (family, token[0]), (token[0],), ()]
 
 
-def _bytes(family: str, token: Token, largest: int | None) -> list[Context]:
-    return [(family, token, largest), (family, token), (token[0], token[1]), (token[0],), ()]
+def _bytes(family: str, sharing: str, token: Token, largest: int | None) -> list[Context]:
+    mine = (family, sharing, token)
+    return [(*mine, largest), mine, (family, token), (token[0], token[1]), (token[0],), ()]
 
 
-def _work(family: str, token: Token, size: int) -> list[Context]:
-    return [(family, token, size), (family, token), (token[0], token[4]), (token[0],), ()]
+def _work(family: str, sharing: str, token: Token, size: int) -> list[Context]:
+    mine = (family, sharing, token)
+    return [(*mine, size), mine, (family, token), (token[0], token[4]), (token[0],), ()]
 
 
 def _far(back: int) -> int:
@@ -242,7 +279,8 @@ class _Growing:
         self._setting = setting
         self._target = nodes
         self._random = random
-        self._scale = setting.scale + SCALE_NOISE * float(random.standard_normal())
+        self._scale = setting.scale + model.spread("scale") * float(random.standard_normal())
+        self._intensity = setting.intensity + model.spread("intensity") * float(random.standard_normal())
         self._nodes: list[OpNode] = []
         self._tokens: list[Token] = []
         self._bins: list[int] = []
@@ -271,7 +309,7 @@ class _Growing:
         row: list[Token] = []
         last: Token | None = None
         for number in range(wanted):
-            contexts = _tokens(family, phase, last, above, wanted - number)
+            contexts = _tokens(family, self._setting.sharing, phase, last, above, wanted - number)
             last = self._fitting(self._model.tokens.draw(contexts, self._random))
             row.append(last)
         row.sort()
@@ -288,13 +326,14 @@ class _Growing:
         return (kind, dtype, min(group, groups - 1), min(loop, len(self._setting.repeats) - 1), matrix)
 
     def _node(self, token: Token) -> None:
-        family, random = self._setting.family, self._random
+        family, sharing, random = self._setting.family, self._setting.sharing, self._random
         parents = self._parents(token) if len(self._layers) > 1 else ()
         largest = max((self._bins[parent] for parent in parents), default=None)
-        size = int(self._model.bytes.draw(_bytes(family, token, largest), random) or 0)
+        size = int(self._model.bytes.draw(_bytes(family, sharing, token, largest), random) or 0)
         moved = max(1, round(2 ** (self._scale + (size + random.random() - 0.5) / FINE)))
-        work = None if token[2] >= 0 else self._model.work.draw(_work(family, token, size), random)
-        flops = 0.0 if work is None else float(round(moved * 2 ** ((work + random.random() - 0.5) / FINE)))
+        work = None if token[2] >= 0 else self._model.work.draw(_work(family, sharing, token, size), random)
+        above = self._intensity if token[4] else 0.0
+        flops = 0.0 if work is None else float(round(moved * 2 ** (above + (work + random.random() - 0.5) / FINE)))
         self._layers[-1].append(len(self._nodes))
         self._nodes.append(
             OpNode(

@@ -20,27 +20,41 @@ from meshcast.synthetic.model import GraphModel
 PERMUTATION = "collective_permute"
 MANIFEST = "suite.json"
 SUITE_NODES = (250, 500, 1000, 2000)
+# Bytes before a rank's first kernel where that has fewer: ASTRA-sim's roofline takes whole nanoseconds, and its queue of events
+# stops at a first node of none (`jobs/nodes/starting.py`). On any device of the catalogue these take more than one.
+START_BYTES = 1 << 17
+STEP_BEGINS = "the step begins"
 
 
-def write_graph(graph: OpGraph, prefix: Path) -> list[Path]:
+def write_graph(graph: OpGraph, prefix: Path, *, first_alone: bool = False) -> list[Path]:
     """Writes `PREFIX.RANK.et` of all ranks, and the groups beside them.
+
+    Args:
+        graph: What they run.
+        prefix: What files begin with.
+        first_alone: Writes the first rank for all of them, which stands for its groups where it is read.
 
     Raises:
         UsageError: They cannot be written there.
     """
     with whole_files(prefix) as staged:
         written = []
-        for path, content in _files(graph, prefix):
+        for path, content in _files(graph, prefix, first_alone):
             staged.path(path).write_bytes(content)
             written.append(path)
         return written
 
 
-def _files(graph: OpGraph, prefix: Path) -> Iterator[tuple[Path, bytes]]:
-    names = _group_names(graph)
+def _files(graph: OpGraph, prefix: Path, first_alone: bool) -> Iterator[tuple[Path, bytes]]:
+    names = _group_names(graph, name_all=first_alone)
     metadata: dict[str, Attribute] = {"source": "generated", "like": graph.model, "family": graph.family}
-    for rank in range(graph.ranks):
-        yield rank_path(prefix, rank), trace_bytes(_nodes(graph, rank, names), metadata=metadata)
+    messages = any(node.kind == PERMUTATION for node in graph.nodes)
+    written: dict[tuple[str, ...], bytes] = {}  # by the groups that a rank is in: without messages nothing else differs
+    for rank in range(1 if first_alone and not messages else graph.ranks):
+        mine = tuple(names[members_of(dims, rank)] for dims in graph.groups)
+        if messages or mine not in written:
+            written[mine] = trace_bytes(_nodes(graph, rank, names), metadata=metadata)
+        yield rank_path(prefix, rank), written[mine]
     listed = {name: list(members) for members, name in names.items() if name}
     if listed:
         yield groups_path(prefix), (json.dumps(listed) + "\n").encode()
@@ -57,21 +71,27 @@ def members_of(dims: GroupDims, rank: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _group_names(graph: OpGraph) -> dict[tuple[int, ...], str]:
-    """Groups by their ranks, numbered from 1 on; that of all ranks has no name."""
-    found: dict[tuple[int, ...], str] = {tuple(range(graph.ranks)): ""}
+def _group_names(graph: OpGraph, *, name_all: bool) -> dict[tuple[int, ...], str]:
+    """Groups by their ranks, numbered from 1 on; that of all ranks has no name unless it is asked for."""
+    whole = tuple(range(graph.ranks))
+    found: dict[tuple[int, ...], str] = {whole: ""}
     for dims in graph.groups:
         for rank in range(graph.ranks):
             found.setdefault(members_of(dims, rank), str(len(found)))
-    return found
+    return {**found, whole: str(len(found))} if name_all else found
 
 
 def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str]) -> list[Node]:
     """The nodes of one rank, two of a permutation; numbers are the same on all ranks."""
     nodes: list[Node] = []
     number_of: list[int] = []
+    first = next((place for place, node in enumerate(graph.nodes) if not node.is_collective), None)
+    begins = first is not None and _is_short_start(graph.nodes[first])
+    if begins:
+        waits: dict[str, Attribute] = {"is_cpu_op": False, "stream": 0, "num_ops": 1, "tensor_size": START_BYTES}
+        nodes.append(_node(1, STEP_BEGINS, NodeType.COMPUTE, (), {**waits, "op_type": "wait"}))
     for place, node in enumerate(graph.nodes):
-        deps = tuple(number_of[parent] for parent in node.parents)
+        deps = (1,) if begins and place == first else tuple(number_of[parent] for parent in node.parents)
         name = f"{node.kind} {place}"
         said: dict[str, Attribute] = {"is_cpu_op": False, "stream": 1 if node.is_collective else 0}
         if node.repeat > 1:
@@ -94,6 +114,10 @@ def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str]) -> list
             nodes.append(_node(len(nodes) + 1, name, NodeType.COMPUTE, deps, {**said, **_work(node, total)}))
         number_of.append(len(nodes))
     return nodes
+
+
+def _is_short_start(node: OpNode) -> bool:
+    return not node.parents and node.bytes * node.repeat < START_BYTES
 
 
 def _work(node: OpNode, total: int) -> dict[str, Attribute]:

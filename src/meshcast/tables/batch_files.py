@@ -2,35 +2,24 @@
 
 A batch of https://github.com/facebookresearch/dlrm_datasets is a gzipped file of torch with (indices, offsets, lengths):
 indices of all tables behind one another, offsets of every bag by table and then by sample, lengths with a row a table.
-torch's files are zip archives with a pickle that names raw arrays; they are read here without torch, and nothing in the
-pickle is called but tensors' makers.
+torch is not needed for that (`base/torch_files.py`).
 """
 
 from __future__ import annotations
 
 import gzip
-import io
 import pickle
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import InputError
+from meshcast.base import InputError, saved_tensors
 from meshcast.tables.distribution import Distribution, counted
 
 Longs = npt.NDArray[np.int64]
-_STORAGES = {
-    "LongStorage": "<i8",
-    "IntStorage": "<i4",
-    "ShortStorage": "<i2",
-    "FloatStorage": "<f4",
-    "DoubleStorage": "<f8",
-}
 FIX = "give one index a line, a .npy or .npz file, or a .pt or .pt.gz file of (indices, offsets, lengths)"
 
 
@@ -68,7 +57,7 @@ def read_batch(path: Path) -> IndexBatch:
         content = path.read_bytes()
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
-        found = _tensors(content)
+        found = saved_tensors(content)
     except (OSError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError, KeyError, ValueError, TypeError) as error:
         raise InputError(f"no batch of look-ups: {error}", where=str(path), fix=FIX) from error
     if (
@@ -118,52 +107,3 @@ def sampled(path: Path, table: str, where: str) -> Distribution:
     if not len(indices):
         raise InputError("has no indices", where=str(path), fix=FIX)
     return counted(indices)
-
-
-def _tensors(content: bytes) -> Any:
-    """What a file of torch holds, its tensors as arrays."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        names = {name.split("/", 1)[-1]: name for name in archive.namelist()}
-        return _Unpickler(
-            io.BytesIO(archive.read(names["data.pkl"])), lambda key: archive.read(names[f"data/{key}"])
-        ).load()
-
-
-def _rebuilt(storage: npt.NDArray[Any], offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Any:
-    """A tensor as torch describes one: `torch._utils._rebuild_tensor_v2`."""
-    count = int(np.prod(size)) if size else 1
-    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if count else offset
-    if count and not 0 <= offset <= last < len(storage):
-        raise ValueError("a tensor reaches beyond its storage")
-    strides = tuple(step * storage.itemsize for step in stride)
-    return np.lib.stride_tricks.as_strided(storage[offset:], shape=tuple(size), strides=strides, writeable=False)
-
-
-class _Storage:
-    """The name of a kind of storage."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads tensors and the containers around them; whatever else a pickle asks for is refused."""
-
-    def __init__(self, file: io.BytesIO, stored: Callable[[str], bytes]) -> None:
-        super().__init__(file)
-        self.stored = stored
-
-    def find_class(self, module: str, name: str) -> Any:
-        """What a pickle may name."""
-        if module == "torch" and name in _STORAGES:
-            return _Storage(name)
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _rebuilt
-        if (module, name) == ("collections", "OrderedDict"):
-            return dict
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-    def persistent_load(self, pid: Any) -> Any:
-        """A storage: ("storage", kind, key, where it was, elements)."""
-        _, kind, key, _, _ = pid
-        return np.frombuffer(self.stored(str(key)), dtype=_STORAGES[kind.name])

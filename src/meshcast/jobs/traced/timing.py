@@ -23,6 +23,8 @@ from meshcast.options import Options
 from meshcast.simulate import Contention, OnNetwork, SpeedShares, collective_of_kernel
 from meshcast.workload import DTYPE_BITS, Collective, group_of_ids
 
+NETWORK = "network"  # the durations of communication alone are worked out
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
@@ -47,9 +49,9 @@ class Timing:
 
 
 def uses_recorded(durations: str, job: TracedRanks, device: Device) -> bool:
-    """Whether durations are the trace's own."""
+    """Whether durations are the trace's own, those of communication perhaps not."""
     if durations != "auto":
-        return durations == "trace"
+        return durations in ("trace", NETWORK)
     said = job.metadata.get("device")
     # What says neither how long it takes nor what it does took less than the microsecond that it was rounded to.
     working = [step for steps in job.steps for step in steps if step.does == "compute" and step.says_work]
@@ -79,7 +81,10 @@ def time_steps(
         map(kernel_of, working), device, estimators, 
         first_named=options.estimate.simulator is not None,
     ).holding(options.estimate.data)  # fmt: skip
-    timed = _TimedSteps(job=job, estimated=estimated, replayed=replayed, network=network, device=device)
+    timed = _TimedSteps(
+        job=job, estimated=estimated, replayed=replayed, network=network, device=device,
+        sent_again=options.run.durations == NETWORK,
+    )  # fmt: skip
 
     def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:
         def replayed_with(seconds: Seconds) -> Replayed:
@@ -130,13 +135,14 @@ def _rates(device: Device, network: NetworkModel) -> SpeedShares:
 
 @dataclass(slots=True, kw_only=True)
 class _TimedSteps:
-    """Steps of a job that are asked for their seconds at several clocks."""
+    """Steps of a job that are asked for their seconds at several clocks; `sent_again` if communication is not replayed."""
 
     job: TracedRanks
     estimated: EstimatedKernels
     replayed: bool
     network: NetworkModel
     device: Device
+    sent_again: bool = False
     _on_network: dict[tuple[int, TraceStep], float] = field(default_factory=dict)
 
     def at(self, clocks: tuple[float, ...], speeds: tuple[float, ...]) -> Timing:
@@ -188,7 +194,8 @@ class _TimedSteps:
         if step.does in ("receive", "nothing"):
             return 0.0
         if step.does in ("collective", "send") or step.host_bytes:
-            return step.seconds if self.replayed else None
+            again = self.sent_again and not step.host_bytes
+            return step.seconds if self.replayed and not again else None
         if self.replayed or step.waits or not step.says_work or step.does == "host":
             if step.seconds is None and self.replayed and step.does == "compute" and step.says_work:
                 rank = self.job.classes[number]

@@ -92,3 +92,9 @@ def test_a_configuration_that_is_not_understood(meshcast: Meshcast) -> None:
     answer = meshcast("predict", ".", "--on", "h200", "--json")
     assert answer.code == 2
     assert "needs the key" in answer.lines[0]["error"]["message"]
+
+
+def test_recommenders_go_by_other_spellings_and_say_their_own_settings(meshcast: Meshcast) -> None:
+    assert meshcast("models", "DCNv2-Criteo", "--json").lines[0]["name"] == "dcnv2-criteo"
+    told = meshcast("models", "dlrm-hstu", "--json").lines[0]["settings"]
+    assert (told["batch"], told["precision"], told["wire"]) == ("256", "bfloat16", "bf16")

@@ -22,7 +22,9 @@ Name = Annotated[
 def models_command(name: Name = None, json: flags.Json = False) -> None:
     """Lists the reference models that can be targets, or the settings of one."""
     from meshcast.cli.app import emit_json
+    from meshcast.cli.with_tables import recommender_called
 
+    name = None if name is None else recommender_called(name)
     if name is not None and _with_tables(name):
         _show_recommender(name, json=json)
         return
@@ -73,7 +75,7 @@ def _with_tables(name: str) -> bool:
 def _show_recommender(name: str, *, json: bool) -> None:
     """Its settings, which `predict` takes."""
     from meshcast.cli.app import emit_json
-    from meshcast.cli.with_tables import SETTINGS
+    from meshcast.cli.with_tables import settings_of
     from meshcast.tables import SHIPPED
 
     found = SHIPPED[name]
@@ -88,10 +90,10 @@ def _show_recommender(name: str, *, json: bool) -> None:
             "mode": "train",
             "modes": ["train"],
         }
-        emit_json({"schema": "meshcast.model/1", **told, "settings": SETTINGS, "notes": [note]})
+        emit_json({"schema": "meshcast.model/1", **told, "settings": settings_of(name), "notes": [note]})
         return
     typer.echo(f"{name}: {found.summary}, {found.parameters:,} parameters")
-    for setting, value in SETTINGS.items():
+    for setting, value in settings_of(name).items():
         typer.echo(f"  {setting:10} {value}")
     typer.echo(f"modes: train\nnote: {note}")
 

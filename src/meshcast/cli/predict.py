@@ -39,7 +39,7 @@ def predict_command(
     """Predicts step time, memory, communication and energy of each TARGET."""
     from meshcast.base import BugError, MeshcastError, UsageError
     from meshcast.cli.app import emit_json, report
-    from meshcast.cli.with_tables import predict_with_tables, shipped_tables
+    from meshcast.cli.with_tables import predict_with_tables, recommender_called, shipped_tables
     from meshcast.jobs import predict
     from meshcast.results import print_prediction
 
@@ -53,6 +53,7 @@ def predict_command(
     codes: set[int] = set()
     for target in targets:
         try:
+            target = recommender_called(target)
             if (source := tables or shipped_tables(target, options)) is not None:
                 predict_with_tables(target, source, options, json=json)
                 continue

@@ -13,6 +13,19 @@ SETTINGS = {"batch": "65536", "precision": "float32", "wire": "f32"}
 _OF_SEQUENCES = {"dlrm-hstu": {"batch": "256", "precision": "bfloat16", "wire": "bf16"}}
 
 
+def recommender_called(name: str) -> str:
+    """The recommender that a name is another spelling of (`DCNv2-Criteo`); else the name as it is."""
+    from meshcast.tables import SHIPPED
+    from meshcast.zoo import spelling
+
+    return next((known for known in SHIPPED if spelling(known) == spelling(name)), name)
+
+
+def settings_of(model: str) -> dict[str, str]:
+    """What a recommender with tables is predicted with where nothing else is said."""
+    return SETTINGS | _OF_SEQUENCES.get(model, {})
+
+
 def shipped_tables(model: str, options: Options) -> str | None:
     """The list of tables that a recommender is predicted with where none is given; None where it is a program instead.
 
@@ -53,7 +66,7 @@ def predict_with_tables(model: str, source: str, options: Options, *, json: bool
         raise UsageError(
             f"no setting {unknown[0]!r} of a recommender with tables", where="--set", fix="one of " + ", ".join(known)
         )
-    said = known | _OF_SEQUENCES.get(model, {}) | settings
+    said = settings_of(model) | settings
     if not said["batch"].isdigit():
         raise UsageError(f"batch={said['batch']!r} is no count of samples", where="--set", fix="write batch=65536")
     found = read_tables(source)

@@ -2,8 +2,7 @@
 
 XLA's algebraic simplifier adds straight into the other addend (a momentum, an accumulated gradient) instead of filling
 an array with zeros, scattering into it and adding that up. A gather or scatter with one index is a slice or its update
-(gather_expander.cc and scatter_expander.cc, kEliminateSimple*), which loops compute on their way: an update of an array that is
-filled with constants is a pass over it like any other.
+(gather_expander.cc and scatter_expander.cc, kEliminateSimple*), which loops compute on their way (`computed_updates`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows in columns of whole numbers: a profile has millions of events, and an object for each would take twenty times the room."""
+"""Rows in columns of whole numbers: a profile has millions of events, too many for an object each."""
 
 from __future__ import annotations
 

@@ -42,6 +42,7 @@ class DensePart:
         flops: That it computes.
         hbm_bytes: That its kernels move.
         kernels: Launches of a step, with those of the tables.
+        profiled: Whether its times come from measured kernels.
     """
 
     bottom_forward_s: float = 0.0
@@ -55,6 +56,7 @@ class DensePart:
     flops: float = 0.0
     hbm_bytes: float = 0.0
     kernels: int = 0
+    profiled: bool = False
 
     @property
     def seconds(self) -> float:
@@ -116,6 +118,7 @@ def dense_part(
         flops=whole.flops,
         hbm_bytes=whole.hbm_bytes,
         kernels=whole.kernels,
+        profiled=whole.fidelity == "profiled",
     )
 
 
@@ -149,6 +152,7 @@ def _eager_part(dense: EagerDense, gradients: float, host: str) -> DensePart:
         flops=dense.flops,
         hbm_bytes=dense.hbm_bytes,
         kernels=len(launches),
+        profiled=dense.profiled,
     )
 
 

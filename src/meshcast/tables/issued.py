@@ -44,12 +44,16 @@ def work(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EagerDense:
-    """The launches of a dense part, in order; the bytes that it holds at its worst moment, and what it computes and moves."""
+    """The launches of a dense part, in order; the bytes that it holds at its worst moment, and what it computes and moves.
+
+    `profiled`: its times come from measured kernels.
+    """
 
     launches: tuple[Issued, ...]
     memory_bytes: float
     flops: float = 0.0
     hbm_bytes: float = 0.0
+    profiled: bool = False
 
     def seconds(self, part: str) -> float:
         """The device's seconds of one part."""
@@ -96,8 +100,9 @@ def eager_dense(
     )
     moved = sum(count * (each.read_bytes + each.written_bytes) for each, count in run.lowered.schedule.walk())
     return EagerDense(
-        launches=launches, memory_bytes=float(run.memory.peak), flops=run.lowered.workload.totals.flops, hbm_bytes=moved
-    )
+        launches=launches, memory_bytes=float(run.memory.peak), flops=run.lowered.workload.totals.flops, hbm_bytes=moved,
+        profiled=run.fidelity == "profiled",
+    )  # fmt: skip
 
 
 def layers_host_s(widths: Sequence[int], batch: int, on: str, costs: CallCosts) -> float:

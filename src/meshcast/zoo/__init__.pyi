@@ -33,6 +33,7 @@ from meshcast.zoo.names import zoo as zoo
 from meshcast.zoo.optimizers import adamw as adamw
 from meshcast.zoo.optimizers import adamw_state as adamw_state
 from meshcast.zoo.optimizers import sgd as sgd
+from meshcast.zoo.other_names import spelling as spelling
 from meshcast.zoo.plan import PLAN_FLAG as PLAN_FLAG
 from meshcast.zoo.plan import PLAN_WORDS as PLAN_WORDS
 from meshcast.zoo.plan import Attention as Attention

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.estimate.conformance import gemm, pass_over
 from tests.estimate.gpu.test_models import H200, kernel, seconds
 
 GHZ = 1.98e9
+SHORT = {"bfloat16": "bf16", "float16": "f16"}
 
 
 def ordered(length: int, batch: int = 1, operands: int = 1, top: int | None = None, dtype: str = "f32") -> Kernel:
@@ -171,7 +174,7 @@ def test_odd_sizes_are_not_unrolled(elements: int, slower: int) -> None:
 def scattered(dtype: str, rows: int, dim: int, count: int, *, extremum: bool = False) -> Kernel:
     table = Tensor((rows, dim), dtype)
     shape = Indexed(table=table, slice_shape=(1, dim), count=count, extremum=extremum)
-    size = count * dim * (2 if dtype == "bf16" else 4)
+    size = count * dim * (2 if dtype in SHORT.values() else 4)
     return kernel(KernelKind.SCATTER, size, size, shape, dtype=dtype)
 
 
@@ -185,6 +188,21 @@ def test_compare_and_swap_takes_rounds() -> None:
     """112,000 bf16 numbers added to 32: all that wait try again at every success; 44 ms were measured."""
     assert seconds(scattered("bf16", 4, 8, 14_039)) == pytest.approx(44e-3, rel=0.4)
     assert seconds(scattered("bf16", 4, 8, 14_039, extremum=True)) < 1e-4
+
+
+def test_swaps_of_few_rows_follow_what_was_measured() -> None:
+    """The mean error over the measured cases of 2-byte types, and the order of their tables: fewer rows take longer."""
+    folder = Path(__file__).parents[3] / "data" / "measured" / "h200-few-rows"
+    rows = [json.loads(line) for line in (folder / "measurements.jsonl").read_text().splitlines()]
+    swapped = [row for row in rows if row["dtype"] != "float32" and row["rows"] <= 64]
+    errors = [
+        abs(math.log(seconds(scattered(SHORT[row["dtype"]], row["rows"], row["dim"], row["count"])) / row["us"] * 1e6))
+        for row in swapped
+    ]
+    assert len(errors) > 50
+    assert math.exp(sum(errors) / len(errors)) < 1.6
+    by_rows = [seconds(scattered("bf16", count, 768, 4096)) for count in (1, 2, 8, 64, 512)]
+    assert by_rows == sorted(by_rows, reverse=True)
 
 
 def test_products_of_few_elements_are_loops() -> None:

@@ -2,8 +2,8 @@
 
 A gather is a loop over its results that reads whole sectors; what L2 still holds of them is served from there
 (`picks.py`). A scatter with an addition updates each element by an atomic in L2; types that the hardware cannot add
-atomically (2 bytes) take a compare-and-swap loop. Updates of a line take turns in the L2 slice that holds it, so three
-things bound them:
+atomically (2 bytes) take a compare-and-swap loop (`_swapped`). Updates of a line take turns in the L2 slice that holds it, so
+three things bound them, beside the visits to lines that short rows share (`_line_visits`):
  - all together, `even = elements / rate`, when every slice has the same share;
  - the busiest slice, `even + z * turn * sqrt(chunks * sum(n_r^2) / slices)`, as rows fall on slices by a hash and come
    `n_r` times each; `slices = rate of lines * turn`;
@@ -67,7 +67,7 @@ def scatter(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         ("updates of the hottest row", "n1", picks.hottest, ""),
         ("different rows", "d", picks.different, ""),
         ("Zipf exponent of the indices", "S", picks.skew, ""),
-        ("updates in turns", "atomics = |busiest slice, hottest row|", atomics, "s"),
+        ("updates in turns", "atomics = max(|busiest slice, hottest row|, shared lines, swaps)", atomics, "s"),
         ("starting blocks", "start", started, "s"),
         ("bytes of HBM", "B", dram, "B"),
         ("memory", "mem", memory, "s"),
@@ -122,9 +122,9 @@ def _swapped(shape: Indexed, picks: Picks, machine: GpuMachine) -> float:
         rounds = (updates of the hottest row) x (its numbers in a word)
         t = rounds x (swap_round + swap_word w + swap_visit W) / clock,   W = min(visits / 2, warps in flight / lines)
 
-    Measured on an H200 (`data/measured/h200-few-rows`, within 53 %): 4,096 bf16 rows of 768 added to one take 64 ms, f32 rows
-    40 us. Numbers decide, too: a sum that an addition leaves as it is, or that is no number, is not swapped. Where a table has
-    more lines than warps are in flight, updates hardly meet.
+    Measured on an H200 (`data/measured/h200-few-rows`; 53 % off in the mean, at worst 4.5 times too fast): 4,096 bf16 rows of 768
+    added to one take 64 ms, f32 rows 40 us. Numbers decide, too: a sum that an addition leaves as it is, or that is no number, is
+    not swapped. Where a table has more lines than warps are in flight, updates hardly meet: a round is one visit.
     """
     p = machine.parameters
     length = max(1, math.prod(shape.slice_shape))
@@ -132,14 +132,16 @@ def _swapped(shape: Indexed, picks: Picks, machine: GpuMachine) -> float:
     flying = THREADS_PER_SM * machine.sms / LANES / lines
     numbers = shape.table.elements / max(1.0, shape.table.bytes / WORD)  # in a word of the table
     rounds = picks.hottest * min(numbers, shape.table.elements)
-    if flying < 1 or rounds <= numbers:
-        return rounds * p.line_visit_cycles / machine.clock if rounds > numbers else 0.0
+    if rounds <= numbers:  # no row twice
+        return 0.0
+    if flying < 1:
+        return rounds * p.line_visit_cycles / machine.clock
     rows_of_a_warp = max(1.0, LANES / length)
     rows = max(1.0, shape.table.elements / length)
     different = rows * -math.expm1(rows_of_a_warp * math.log1p(-1 / rows)) if rows > 1 else 1.0
-    words = min(LANES, different * min(length, LINE // 2) / numbers, shape.table.elements / numbers)
-    touched = lines * -math.expm1(min(rows_of_a_warp, different) * math.log1p(-1 / lines)) if lines > 1 else 1.0
     a_line = LINE * numbers / WORD
+    words = min(LANES, different * min(length, a_line) / numbers, shape.table.elements / numbers)
+    touched = lines * -math.expm1(min(rows_of_a_warp, different) * math.log1p(-1 / lines)) if lines > 1 else 1.0
     visits = shape.count / rows if length >= a_line else shape.count * length / LANES * touched / lines
     waiting = min(visits / 2, flying)
     a_round = p.swap_round_cycles + p.swap_word_cycles * max(1.0, words) + p.swap_visit_cycles * waiting

@@ -72,6 +72,9 @@ def test_tables_are_shown_and_listed(file: str) -> None:
         (("plan", "FILE", "--model", "dlm"), 2, "did you mean 'dlrm'?"),
         (("plan", "FILE", "--wire", "f64"), 2, "no wire precision"),
         (("plan", "FILE", "--model", "dlrm", "--devices", "1", "--host", "bogus"), 2, "no host setting 'bogus'"),
+        (("plan", "FILE", "--host", "bogus"), 2, "no host setting 'bogus'"),
+        (("plan", "FILE", "--devices", "0"), 2, "0 devices"),
+        (("plan", "FILE", "--slow", "3=1e-300"), 2, "is not from 0.001 to 1000"),
     ],
 )
 def test_mistakes_are_told(words: tuple[str, ...], code: int, said: str, file: str) -> None:

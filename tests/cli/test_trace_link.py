@@ -51,3 +51,12 @@ def test_traces_are_shared_and_verified(meshcast: Meshcast, tmp_path: Path) -> N
     told = meshcast("trace", "share", "out/job", "--against", "out/job")
     assert (told.code, "names, paths or shapes" in told.err) == (2, True)
     assert meshcast("trace", "share", "out/job").code == 2
+
+
+def test_what_is_no_trace_is_not_shared(meshcast: Meshcast, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"traceEvents": []}')
+    for words in (("nowhere", "-o", "out"), (str(other), "-o", "out"), ("nowhere", "--against", "nowhere")):
+        answer = meshcast("trace", "share", *words)
+        assert answer.code == 2
+        assert "fix: name a Chakra trace" in answer.err

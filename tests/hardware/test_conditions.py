@@ -52,7 +52,7 @@ def test_bad_texts_say_what_to_write(given: dict[str, list[str]], words: str) ->
     ("conditions", "words"),
     [
         (Conditions(speed={8: 0.5}), "no device 8 among 8"),
-        (Conditions(speed={1: 0.0}), "not above 0"),
+        (Conditions(speed={1: 0.0}), "is not from 0.001 to 1000"),
         (Conditions(links=(LinkCondition(level="nvlnk", share=0.5),)), "no such level"),
         (Conditions(links=(LinkCondition(level="nvlink", share=1.5),)), "share of 1.5"),
         (Conditions(links=(LinkCondition(level="nvlink", share=0.5, links=19),)), "19 links"),

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from meshcast.base import UsageError, nearest, parse_ranges
 from meshcast.hardware.cluster import Cluster, NetworkLevel
 
+LEAST_SPEED = 1e-3  # of a device that still takes part
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkCondition:
@@ -138,8 +140,11 @@ def check_conditions(conditions: Conditions, cluster: Cluster, devices: int) -> 
         _check_device(device, devices, "kind of a device")
     for device, speed in conditions.speed.items():
         _check_device(device, devices, "speed of a device")
-        if not 0 < speed < float("inf"):
-            raise UsageError(f"speed of device {device}: {speed} is not above 0", fix="1 is a healthy device's speed")
+        if not LEAST_SPEED <= speed <= 1 / LEAST_SPEED:
+            raise UsageError(
+                f"speed of device {device}: {speed:g} is not from {LEAST_SPEED:g} to {1 / LEAST_SPEED:g}",
+                fix="1 is a healthy device's speed",
+            )
 
 
 def _check_device(device: int, devices: int, what: str) -> None:

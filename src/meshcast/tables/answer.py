@@ -11,6 +11,7 @@ import numpy as np
 
 from meshcast.base import InfeasibleError, UsageError, format_bytes
 from meshcast.hardware import HEALTHY, Cluster, Conditions, resolve
+from meshcast.simulate import call_costs
 from meshcast.tables.dense import DensePart, dense_part
 from meshcast.tables.kernels import EmbeddingKernels
 from meshcast.tables.kinds import devices_of, gpu_of, rank_kinds
@@ -128,6 +129,7 @@ def plan_tables(question: TablesQuestion) -> TablesAnswer:
         InfeasibleError: No plan fits.
     """
     started = time.perf_counter()
+    call_costs(question.host)  # refuses what is no host, also where no dense layer has one
     problem = problem_of(question)
     other = read_plan(question.against, question.tables, problem.ranks) if question.against is not None else None
     found = (
@@ -217,8 +219,11 @@ def problem_of(question: TablesQuestion) -> ShardingProblem:
 
 
 def _ranks(question: TablesQuestion, cluster: Cluster) -> TrainerRanks:
-    devices = question.devices or (cluster.levels[0].size if cluster.levels else 1)
-    if devices < 1 or question.batch < 1 or question.batch % devices:
+    found = cluster.levels[0].size if cluster.levels else 1
+    devices = found if question.devices is None else question.devices
+    if devices < 1:
+        raise UsageError(f"{devices} devices", where="--devices", fix="give 1 or more")
+    if question.batch < 1 or question.batch % devices:
         raise UsageError(
             f"a batch of {question.batch:,} on {devices:,} devices",
             where="--batch",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, UsageError, json_value, nearest
+from meshcast.base import InputError, UsageError, json_value, nearest, unreadable
 from meshcast.tables.placing import PlacedTable
 from meshcast.tables.sharding import Sharding, TrainerRanks
 from meshcast.tables.table import EmbeddingTable
@@ -25,15 +25,17 @@ def read_plan(path: Path, tables: Sequence[EmbeddingTable], ranks: TrainerRanks)
     try:
         content = json_value(path.read_text(encoding="utf-8"), where=where)
     except FileNotFoundError:
-        raise UsageError(f"no plan {where!r}", where="--against", fix=FIX) from None
+        raise UsageError("no such plan", where=where, fix=FIX) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=where, fix=FIX) from error
+        raise unreadable(where, error, fix=FIX) from error
     if not isinstance(content, list) or not all(isinstance(each, dict) and "table" in each for each in content):
         raise InputError("is no list of tables", where=where, fix=FIX)
     found = {str(each["table"]): each for each in content}
     for table in tables:
         if table.name not in found:
-            raise InputError(f"has no table {table.name!r}", where=where, fix=nearest(table.name, found))
+            raise InputError(
+                f"has no table {table.name!r}", where=where, fix=nearest(table.name, found) if found else FIX
+            )
     return [_placed(found[table.name], table, ranks, f"{where}: {table.name}") for table in tables]
 
 

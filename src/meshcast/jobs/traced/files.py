@@ -92,6 +92,13 @@ def find_traces(target: str | Path) -> TraceFiles:
     if made is not None and made.manifest is not None and made.manifest.dedup:
         return made
     by_rank = {found[1]: each for each in _inside(path.parent) if (found := named_rank(each)) and found[0] == path.name}
+    if not by_rank:
+        what = "is no trace" if path.exists() else "no such trace"
+        raise InputError(
+            what,
+            where=str(target),
+            fix=f"name a Chakra trace: FILE{SUFFIX}, PREFIX of PREFIX.RANK{SUFFIX}, or a folder of them",
+        )
     if missing := sorted(set(range(max(by_rank) + 1)) - set(by_rank)):
         raise InputError(
             f"{len(missing)} of {max(by_rank) + 1} ranks have no file, rank {missing[0]} first", where=str(path),

@@ -23,6 +23,9 @@ _ACTIVATIONS = {
 }
 
 
+_CORRECT = "correct it, or take the model's published config.json"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
     """Values by key, what model they describe and where they stand."""
@@ -50,28 +53,32 @@ class Fields:
         value = self._get(key, default)
         least = 0 if default == 0 else 1
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-            raise InputError(f"{key} is {value!r}, not a whole number from {least} to {LARGEST}", where=self.where)
+            raise InputError(
+                f"{key} is {value!r}, not a whole number from {least} to {LARGEST}", where=self.where, fix=_CORRECT
+            )
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number of zero or more."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise InputError(f"{key} is {value!r}, not a finite number of zero or more", where=self.where)
+            raise InputError(f"{key} is {value!r}, not a finite number of zero or more", where=self.where, fix=_CORRECT)
         return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         value = self._get(key, default)
         if not isinstance(value, bool):
-            raise InputError(f"{key} is {value!r}, neither true nor false", where=self.where)
+            raise InputError(f"{key} is {value!r}, neither true nor false", where=self.where, fix=_CORRECT)
         return value
 
     def integers(self, key: str) -> tuple[int, ...]:
         """A list of whole numbers."""
         value = self._get(key, None)
         if not isinstance(value, list) or not all(type(each) is int and each > 0 for each in value):
-            raise InputError(f"{key} is {value!r}, not a list of positive whole numbers", where=self.where)
+            raise InputError(
+                f"{key} is {value!r}, not a list of positive whole numbers", where=self.where, fix=_CORRECT
+            )
         return tuple(value)
 
     def word(self, key: str, default: str, known: Mapping[str, str]) -> str:
@@ -100,7 +107,7 @@ class Fields:
         """The fields of a part, such as the language model of a multimodal one."""
         value = self._get(key, None)
         if not isinstance(value, dict):
-            raise InputError(f"{key} is {value!r}, not an object", where=self.where)
+            raise InputError(f"{key} is {value!r}, not an object", where=self.where, fix=_CORRECT)
         return Fields(values=value, kind=self.kind, where=self.where)
 
     def renamed(self, **names: str) -> Fields:
@@ -117,5 +124,5 @@ class Fields:
         """A list of words; none where the key is absent."""
         value = self._get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise InputError(f"{key} is {value!r}, not a list of words", where=self.where)
+            raise InputError(f"{key} is {value!r}, not a list of words", where=self.where, fix=_CORRECT)
         return tuple(value)

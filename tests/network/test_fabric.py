@@ -216,7 +216,7 @@ def test_degraded_links_and_background() -> None:
         (Conditions(background={"fabric": 1.0}), "a share of 1 of the rate"),
         (Conditions(background={"ether": 0.1}), "no such level"),
         (Conditions(speed={99: 0.5}), "no device 99"),
-        (Conditions(speed={1: 0.0}), "not above 0"),
+        (Conditions(speed={1: 0.0}), "is not from 0.001 to 1000"),
     ],
 )
 def test_conditions_that_mean_nothing_are_refused(conditions: Conditions, message: str) -> None:

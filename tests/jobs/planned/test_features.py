@@ -72,8 +72,8 @@ def _state(program: Program) -> list[Tensor]:
 
 
 def test_offload_needs_a_link() -> None:
-    with pytest.raises(UnsupportedError, match="no rate of it is known for tpu-v7"):
-        predicted("llama3-tiny", "fsdp=4,offload=optimizer", on="tpu-v7-pod")
+    with pytest.raises(UnsupportedError, match="no rate of it is known for tpu-v3"):
+        predicted("llama3-tiny", "fsdp=4,offload=optimizer", on="tpu-v3-pod")
 
 
 @pytest.mark.parametrize("plan", ["tp=2", "tp=2,pp=2", "tp=2,sp=1,pp=2,schedule=zb-h1"])

@@ -65,7 +65,7 @@ def test_state_is_shared_out_further() -> None:
     assert state.startswith("weights, gradients and the optimizer's state take 120 GiB of a device: zero=3 (now 0)")
     assert "fsdp=2 (now 1)" in state
     assert "offload=optimizer (now none)" in state
-    (state, _) = levers("dp=8", on="tpu-v7", temporaries=GIB, parameter=40 * GIB, optimizer_state=80 * GIB)
+    (state, _) = levers("dp=8", on="tpu-v3", temporaries=GIB, parameter=40 * GIB, optimizer_state=80 * GIB)
     assert "offload" not in state  # nothing is known of its host's link
     stage, staged, _ = levers("dp=8,pp=2,schedule=gpipe", temporaries=GIB, parameter=40 * GIB, optimizer_state=80 * GIB)
     assert stage == "stage 0"

@@ -447,7 +447,7 @@ def test_sort(cost_of: CostOf) -> None:
     kind = "tensor<4x1000xf32>"
     cost = cost_of("stablehlo.sort", [kind], [kind], "dimension = 1 : i64, is_stable = true", _LESS)
     assert cost.vector_flops == 4000 * 12
-    assert cost.geometry == SortGeometry(length=1000, batch=4, operands=1)
+    assert cost.geometry == SortGeometry(length=1000, batch=4, operands=1, stable=True)
 
 
 def test_top_k(cost_of: CostOf) -> None:

@@ -7,7 +7,6 @@ updated: its program, what streaming its state from the host takes longer, the g
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -118,8 +117,9 @@ def gradient_sums(pipeline: Pipeline, step: StepParts, position: int) -> tuple[E
 def gradient_seconds(step: StepParts, position: int) -> float:
     """Seconds of all of `gradient_sums`."""
     message = step.reductions[position]
-    late = (share for each in step.estimates[position].deferred for share in (each.share,))
-    each = itertools.chain.from_iterable(itertools.repeat(share.seconds / share.count, share.count) for share in late)
+    shares = [late.share for late in step.estimates[position].deferred]
+    # Added one by one, in the order of the sums: what a report adds up is this number to the last bit.
+    each = (share.seconds / share.count for share in shares for _ in range(share.count))
     return sum(each, 0.0) + (message.seconds if message is not None else 0.0)
 
 

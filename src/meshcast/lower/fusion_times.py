@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from meshcast.lower.coalescing import ORDERLY, Loaded
 from meshcast.lower.constants import KnownValues
 from meshcast.lower.growing import Growing
 from meshcast.lower.reduction_grids import CORES, LaunchGrid, reduction_grid
@@ -193,7 +194,9 @@ def work_of_values(
 Repeating = tuple[Growing, int, int]
 
 
-def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[Repeating]) -> bool:
+def takes_in(
+    op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[Repeating], loaded: Loaded = ORDERLY
+) -> bool:
     """Whether an op is computed inside its readers; if so, they have grown by it.
 
     Args:
@@ -202,6 +205,7 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         elements: Of its result.
         work: For each of them.
         readers: Fusions of the ops that read it.
+        loaded: Bytes that these, and a kernel of its own, load for one that they need (`coalescing`).
     """
     evaluated = readers[0][1] if len(readers) == 1 else sum([asked for _, asked, _ in readers])
     read = 0
@@ -212,7 +216,7 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         spread = _SPREAD_BYTES * len(work.spread)  # loaded for an element
     else:
         cycles, behind, spread = work.own, 0.0, _SPREAD_BYTES * work.own_spread
-    saved = (read + behind + op.cost.written_bytes) / BYTES_PER_S
+    saved = ((read + behind) * loaded.alone + op.cost.written_bytes) / BYTES_PER_S
     if spread:
         saved += spread * elements / cached_rate(math.ceil(elements / _LANES_PER_CORE))
     extra = 0.0
@@ -242,6 +246,8 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         if more or behind:
             less -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
         saved += less / fusion.bytes_per_s
+        if loaded.inside > fusion.loaded:
+            saved -= max(0.0, fusion.read - less) * (loaded.inside / fusion.loaded - 1.0) / fusion.bytes_per_s
         if spread:
             saved -= spread * asked / fusion.cached_per_s
         grown.append(more)
@@ -249,6 +255,9 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         return False
     for (fusion, asked, copies), more in zip(readers, grown, strict=True):
         fusion.grow(result, asked * work.own, copies, more)
+        if loaded.inside > fusion.loaded:
+            fusion.bytes_per_s *= fusion.loaded / loaded.inside
+            fusion.loaded = loaded.inside
     return True
 
 

@@ -41,6 +41,8 @@ BYTES_PER_S = 4.8e12
 _CACHE_SPEEDUP = 2.5 * 8  # kL2CacheSpeedup and kL1CacheSpeedup
 _SPREAD_BYTES = 4.0  # of most of what is spread
 MOST_SPREAD = 128  # single elements that are told apart: more are dear enough
+SPREADING = 16  # times the bytes that it reads an op writes, from which on it spreads them
+PLAIN_CYCLES = 16.0  # of a few comparisons
 _NONE: frozenset[int] = frozenset()
 OVERLAP = 0.95
 
@@ -219,6 +221,8 @@ def takes_in(
     saved = ((read + behind) * loaded.alone + op.cost.written_bytes) / BYTES_PER_S
     if spread:
         saved += spread * elements / cached_rate(math.ceil(elements / _LANES_PER_CORE))
+    # Such as a mask: kept in memory, all of its readers would read it whole.
+    masks = len(readers) > 1 and work.chain <= PLAIN_CYCLES and SPREADING * (read + behind) <= op.cost.written_bytes
     extra = 0.0
     if cycles:
         seconds = elements * cycles / arithmetic_rate(elements)
@@ -243,6 +247,8 @@ def takes_in(
             seconds = before / fusion.rate
             extra -= seconds - OVERLAP * min(seconds, hidden)
         less = moved.get(result, 0.0)
+        if masks and less:
+            less = max(less, op.cost.written_bytes * share)
         if more or behind:
             less -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
         saved += less / fusion.bytes_per_s

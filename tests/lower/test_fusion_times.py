@@ -101,7 +101,7 @@ def test_a_mask_is_computed_in_every_softmax_that_reads_it() -> None:
 
 
 def test_what_follows_a_product_of_bytes_is_a_kernel_of_its_own() -> None:
-    """cuBLAS has the faster kernels for those, and takes no casts in."""
+    """The library has the faster kernels for those, and takes no casts in."""
 
     def step(x: jax.Array, w: jax.Array) -> jax.Array:
         return (jnp.matmul(x, w, preferred_element_type=jnp.float32) * 0.5).astype(x.dtype)

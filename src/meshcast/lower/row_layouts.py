@@ -233,7 +233,7 @@ def _rewritten(
 
     for op in ops:
         sources = [buffer.get(value, value) for value in op.operands]
-        kind, result = op.cost.kind, op.results[0] if op.results else None
+        kind, result = op.cost.kind, op.results[0] if op.results else -1
         if result in turned and kind is OpKind.ELEMENTWISE:
             operands = tuple([lying.get(source, value) for source, value in zip(sources, op.operands, strict=True)])
             made.append(replace(op, operands=operands, results=(lying[result],), equal=()))

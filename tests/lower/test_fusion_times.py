@@ -87,3 +87,27 @@ def test_slices_ask_a_join_for_their_own_elements_alone() -> None:
     """Two rolls: the second join asks the first one for every element once, in two slices."""
     made = kernels(lower_function(lambda x: jnp.roll(jnp.roll(x, 5, 0), 7, 1), spec(4096, 4096)))
     assert len(made) == 1
+
+
+def test_a_mask_is_computed_in_every_softmax_that_reads_it() -> None:
+    """Rows of 4 KiB spread over 64 MiB: six softmaxes that read it would take longer than they take to compute it."""
+
+    def step(valid: jax.Array, scores: jax.Array) -> list[jax.Array]:
+        mask = (valid[:, None, None, :] & valid[:, None, :, None]) & jnp.ones((1, 16, 1, 1), bool)
+        return [jax.nn.softmax(jnp.where(mask, scores * scale, -1e9)) for scale in range(1, 7)]
+
+    made = kernels(lower_function(step, spec(4, 1024, dtype="bool"), spec(4, 16, 1024, 1024)))
+    assert not [kernel for kernel in made if kernel.written_bytes == 4 * 16 * 1024 * 1024]
+
+
+def test_what_follows_a_product_of_bytes_is_a_kernel_of_its_own() -> None:
+    """The library has the faster kernels for those, and takes no casts in."""
+
+    def step(x: jax.Array, w: jax.Array) -> jax.Array:
+        return (jnp.matmul(x, w, preferred_element_type=jnp.float32) * 0.5).astype(x.dtype)
+
+    def count(dtype: str) -> int:
+        made = kernels(lower_function(step, spec(4096, 4096, dtype=dtype), spec(4096, 4096, dtype=dtype)))
+        return sum(KernelKind.LOOP_FUSION is kernel.kind and bool(kernel.reads) for kernel in made)
+
+    assert (count("float8_e4m3fn"), count("bfloat16")) == (1, 0)

@@ -287,3 +287,18 @@ def test_ops_are_asked_for_their_names_where_the_text_gives_some(monkeypatch: py
     assert read_text(text.replace("AT", 'loc("a/b")')).body.ops[0].location == "a/b"
     assert read_text(text.replace("AT", 'loc  ("a/b")')).body.ops[0].location == "a/b"
     assert asked.call_count == 2
+
+
+def test_a_choice_between_a_value_and_itself_is_that_value() -> None:
+    """Environments that reset themselves choose leaf by leaf; compilers drop the choices that are none."""
+    text = """
+    func.func @main(%p: tensor<8xi1>, %x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %a = stablehlo.select %p, %x, %x : tensor<8xi1>, tensor<8xf32>
+      %b = stablehlo.select %p, %a, %x : tensor<8xi1>, tensor<8xf32>
+      %c = stablehlo.select %p, %x, %y : tensor<8xi1>, tensor<8xf32>
+      return %b, %c : tensor<8xf32>, tensor<8xf32>
+    }
+    """
+    workload = read_workload(from_bytes(text.encode(), name="fixture", where="fixture.mlir"))
+    assert [op.name for op in workload.body.ops] == ["stablehlo.select"]
+    assert workload.body.outputs[0] == workload.body.inputs[1]

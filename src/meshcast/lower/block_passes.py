@@ -31,11 +31,13 @@ from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
+from meshcast.lower.row_layouts import with_row_layouts
 from meshcast.lower.scatters import has_one_index, scatter_into_addends, with_simple_indices
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.single_turns import turns_once, without_single_turns
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.small_kernels import clears_first, memset
+from meshcast.lower.strides import is_counter, with_kept_strides
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
@@ -144,6 +146,24 @@ def sum_vector_products(draft: BlockDraft) -> None:
 def order_products(draft: BlockDraft) -> None:
     """`with_products_order`."""
     draft.ops = with_products_order(draft.ops, draft.kept, draft.buffer, draft.values.tensors)
+
+
+def has_counters(draft: BlockDraft) -> bool:
+    """Whether a block numbers elements in 64 bits."""
+    return OpKind.GENERATE in draft.kinds and any(map(is_counter, draft.ops))
+
+
+def keep_strides(draft: BlockDraft) -> None:
+    """`with_kept_strides`, without the counters that nobody reads then."""
+    made = with_kept_strides(draft.ops, draft.values, draft.buffer)
+    if len(made) > len(draft.ops):
+        draft.ops = made
+        drop_unread(draft)
+
+
+def lay_out_rows(draft: BlockDraft) -> None:
+    """`with_row_layouts`."""
+    draft.ops = with_row_layouts(draft.ops, draft.kept, draft.values, draft.buffer)
 
 
 def lay_out_loops(draft: BlockDraft) -> None:

@@ -23,13 +23,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from meshcast.lower.coalescing import ORDERLY, spoiled_reads
 from meshcast.lower.constants import known_values
 from meshcast.lower.diamonds import diamonds
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
 from meshcast.lower.fusion_times import Reads, Repeating, Work, cycles_of, root_rates, takes_in, work_of_values
 from meshcast.lower.growing import ASKING_OTHERWISE, Growing, Predicate, asked_elements, is_indexable
 from meshcast.lower.products import epilogue_fits, is_plain
-from meshcast.lower.rewriting import turns
+from meshcast.lower.rewriting import KEPT_ROW, turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.lower.single_exits import single_exits
 from meshcast.workload import Op, OpKind, Reduction, Tensor
@@ -105,6 +106,7 @@ class _Sweep:
         self._has_windows = OpKind.WINDOW in kinds
         self._joins = rules.timed and OpKind.MOVE in kinds
         self._reads: dict[int, Reads] = {}  # place -> operands with the bytes that each can be had for
+        self._spoiled = spoiled_reads(ops, operands, tensors) if rules.timed else {}
         readers, pinned, sources = self._readers, self._pinned, self._sources
         for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
             if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
@@ -118,6 +120,8 @@ class _Sweep:
                     total += least
                 self._reads[index] = reads
                 sources[op.results[0]] = total if total < cost.written_bytes else cost.written_bytes
+            if op.name == KEPT_ROW:
+                pinned.update(op.results)
             if kind in PRODUCTS:
                 self._products.add(index)
             if kind not in rules.consumers or (kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)):
@@ -282,7 +286,8 @@ class _Sweep:
                 evaluated = asked_elements(fusion, places, result, self._members, self._tensors)
             fusion.evaluated[index] = evaluated
             readers.append((fusion, evaluated, copies))
-        return takes_in(op, self._reads[index], elements, self._work[result], readers)
+        loaded = self._spoiled.get(index, ORDERLY)
+        return takes_in(op, self._reads[index], elements, self._work[result], readers, loaded)
 
     def _work_of_values(self) -> dict[int, Work]:
         """What it takes to have each value that may be computed inside what reads it."""

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from meshcast.lower.coalescing import ORDERLY, Loaded
 from meshcast.lower.constants import KnownValues
 from meshcast.lower.growing import Growing
 from meshcast.lower.reduction_grids import CORES, LaunchGrid, reduction_grid
@@ -40,6 +41,8 @@ BYTES_PER_S = 4.8e12
 _CACHE_SPEEDUP = 2.5 * 8  # kL2CacheSpeedup and kL1CacheSpeedup
 _SPREAD_BYTES = 4.0  # of most of what is spread
 MOST_SPREAD = 128  # single elements that are told apart: more are dear enough
+SPREADING = 16  # times the bytes that it reads an op writes, from which on it spreads them
+PLAIN_CYCLES = 16.0  # of a few comparisons
 _NONE: frozenset[int] = frozenset()
 OVERLAP = 0.95
 
@@ -193,7 +196,9 @@ def work_of_values(
 Repeating = tuple[Growing, int, int]
 
 
-def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[Repeating]) -> bool:
+def takes_in(
+    op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[Repeating], loaded: Loaded = ORDERLY
+) -> bool:
     """Whether an op is computed inside its readers; if so, they have grown by it.
 
     Args:
@@ -202,6 +207,7 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         elements: Of its result.
         work: For each of them.
         readers: Fusions of the ops that read it.
+        loaded: Bytes that these, and a kernel of its own, load for one that they need (`coalescing`).
     """
     evaluated = readers[0][1] if len(readers) == 1 else sum([asked for _, asked, _ in readers])
     read = 0
@@ -212,9 +218,11 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         spread = _SPREAD_BYTES * len(work.spread)  # loaded for an element
     else:
         cycles, behind, spread = work.own, 0.0, _SPREAD_BYTES * work.own_spread
-    saved = (read + behind + op.cost.written_bytes) / BYTES_PER_S
+    saved = ((read + behind) * loaded.alone + op.cost.written_bytes) / BYTES_PER_S
     if spread:
         saved += spread * elements / cached_rate(math.ceil(elements / _LANES_PER_CORE))
+    # Such as a mask: kept in memory, all of its readers would read it whole.
+    masks = len(readers) > 1 and work.chain <= PLAIN_CYCLES and SPREADING * (read + behind) <= op.cost.written_bytes
     extra = 0.0
     if cycles:
         seconds = elements * cycles / arithmetic_rate(elements)
@@ -239,9 +247,13 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
             seconds = before / fusion.rate
             extra -= seconds - OVERLAP * min(seconds, hidden)
         less = moved.get(result, 0.0)
+        if masks and less:
+            less = max(less, op.cost.written_bytes * share)
         if more or behind:
             less -= sum([size - moved.get(value, 0.0) for value, size in more.items()]) + behind * share
         saved += less / fusion.bytes_per_s
+        if loaded.inside > fusion.loaded:
+            saved -= max(0.0, fusion.read - less) * (loaded.inside / fusion.loaded - 1.0) / fusion.bytes_per_s
         if spread:
             saved -= spread * asked / fusion.cached_per_s
         grown.append(more)
@@ -249,6 +261,9 @@ def takes_in(op: Op, reads: Reads, elements: int, work: Work, readers: Sequence[
         return False
     for (fusion, asked, copies), more in zip(readers, grown, strict=True):
         fusion.grow(result, asked * work.own, copies, more)
+        if loaded.inside > fusion.loaded:
+            fusion.bytes_per_s *= fusion.loaded / loaded.inside
+            fusion.loaded = loaded.inside
     return True
 
 

@@ -37,6 +37,7 @@ class Growing:
         "copies",
         "cycles",
         "evaluated",
+        "loaded",
         "moved",
         "rate",
         "read",
@@ -52,6 +53,7 @@ class Growing:
         self.rate = 1.0  # cycles a second that it may do, where its time is asked for
         self.bytes_per_s = 1.0  # that it may read, where its time is asked for
         self.cached_per_s = 1.0  # the same of what is in a cache
+        self.loaded = 1.0  # bytes that are loaded for one that is needed
         self.moved: dict[int, float] = {}  # bytes of every value that it reads from outside
         self.read = 0.0  # all of them
         self.written = root.cost.written_bytes

@@ -5,7 +5,7 @@ that read the value become one where neither waits for the other, however far th
 the updates of a parameter and of its moments, say. Then the maker of the value joins one of its readers, which hands the value on
 besides its own result. Both kinds need
 
-- loops over as many elements: those of a reduction's input, else those of the result;
+- loops over as many elements, in one order: those of a reduction's input, else those of the result;
 - reductions of one shape along the same dimensions, no more than 8 of them, nor more than a block's shared memory has room for:
   a reduction of columns takes a cache of 32 x 129 elements, one of rows 32;
 - no more operands and results than a kernel may have;
@@ -26,6 +26,7 @@ from meshcast.lower.fusion_times import MAX_VALUES
 from meshcast.lower.fusion_times_of_kernels import is_slower_together
 from meshcast.lower.kernel import Kernel, KernelKind, Step, short_name
 from meshcast.lower.kernel_dependencies import dependencies
+from meshcast.lower.rewriting import LAID_OUT_ANEW
 from meshcast.lower.step_order import StepOrder
 from meshcast.workload import Reduction, Tensor
 
@@ -175,6 +176,8 @@ class _OutputMerging:
     def _fit(self, first: int, second: int) -> bool:
         """Whether one kernel can be what two are."""
         one, other = self._kernel(first), self._kernel(second)
+        if self._go_across(one, other):
+            return False
         if one.kind is KernelKind.REDUCTION and other.kind is KernelKind.REDUCTION:
             if one.geometry != other.geometry or self._reductions(first) + self._reductions(second) > MAX_REDUCTIONS:
                 return False
@@ -184,6 +187,14 @@ class _OutputMerging:
             return True
         read = {*one.reads, *other.reads}.difference(one.writes, other.writes)
         return len(read) + len(one.writes) + len(other.writes) <= MAX_VALUES
+
+    def _go_across(self, one: Kernel, other: Kernel) -> bool:
+        """Whether a reduction goes over what the other lays out anew in another order (ShapesCompatibleForMultiOutputFusion)."""
+        reduction, turning = (one, other) if one.kind is KernelKind.REDUCTION else (other, one)
+        if LAID_OUT_ANEW not in turning.ops or not isinstance(reduction.geometry, Reduction):
+            return False
+        first, second = reduction.geometry.shape, self._tensors[turning.writes[0]].shape
+        return [size for size in first if size > 1] != [size for size in second if size > 1]
 
     def _reductions(self, index: int) -> int:
         found = self._sums.get(index)

@@ -172,6 +172,18 @@ XLA_GPU = PassTable(
             block.has_all(OpKind.GEMM, OpKind.TRANSPOSE, OpKind.REDUCE),
         ),
         *_LAYOUTS,
+        _Block(
+            "kept strides",
+            "strides of large draws' counters are rows of their own; before fusion would compute them on the way",
+            block.keep_strides,
+            block.has_counters,
+        ),
+        _Block(
+            "row layouts",
+            "what has no order of its own lies as a reduction of it goes along rows; behind those that have one",
+            block.lay_out_rows,
+            block.has_any(OpKind.REDUCE),
+        ),
         _STORED,
         _SCATTERS,
         _Block(

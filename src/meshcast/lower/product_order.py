@@ -95,6 +95,8 @@ def _reductions(
             return {}
         for op, read in readers.get(value, ()):
             kind, geometry = op.cost.kind, op.cost.geometry
+            if kind is OpKind.GEMM:
+                continue  # takes either order, under whatever name
             if tensors[read].shape != shape:
                 return {}
             if kind is OpKind.ELEMENTWISE and len(op.results) == 1 and tensors[op.results[0]].shape == shape:
@@ -103,7 +105,7 @@ def _reductions(
                     waiting.append(op.results[0])
             elif kind is OpKind.REDUCE and isinstance(geometry, Reduction) and len(op.results) == 1:
                 found[op.results[0]] = _as_it_lies(geometry, transpose.cost.orders[0])
-            elif kind is not OpKind.GEMM:
+            else:
                 return {}
     return found
 

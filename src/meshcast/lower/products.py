@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from meshcast.workload import Gemm, Op, OpKind, Tensor
+from meshcast.workload import Gemm, Op, OpKind, Tensor, element_bytes
 
 # Operands as large as the result that an epilogue may read besides it: a residual, a mask and its alternative.
 MAX_EPILOGUE_OPERANDS = 2
@@ -59,7 +59,8 @@ def epilogue_fits(product: Op, root: Op, large: int, tensors: Sequence[Tensor]) 
 
     XLA's gemm_fusion and gemm_rewriter (cublasLt's RELU and bias epilogues) take plain arithmetic on the result's own
     elements: scales, masks, clamps, a residual. Functions (gelu, silu) and many further operands slow the product's
-    tiles down more than a pass over memory costs, and the autotuner then keeps the product alone.
+    tiles down more than a pass over memory costs, and the autotuner then keeps the product alone. So it does of products of
+    bytes, which cuBLAS has faster kernels for: what follows them is a kernel of its own.
 
     Args:
         product: The matrix product; all that is read of it is read by the fusion.
@@ -69,6 +70,8 @@ def epilogue_fits(product: Op, root: Op, large: int, tensors: Sequence[Tensor]) 
     """
     shape = product.cost.geometry
     if not isinstance(shape, Gemm) or len(product.results) != 1 or len(root.results) != 1 or is_tiny(shape):
+        return False
+    if max(element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype)) <= 1:
         return False
     same = tensors[root.results[0]].elements == tensors[product.results[0]].elements
     return same and large <= MAX_EPILOGUE_OPERANDS

@@ -12,6 +12,10 @@ from meshcast.base import copier
 from meshcast.lower.kernel import Kernel, Step
 from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor
 
+# The name of a transpose that no program asks for: what it reads lies in one order, and is wanted in another.
+LAID_OUT_ANEW = "layout.transpose"
+# And that of a row which is computed once, though it could be on the way.
+KEPT_ROW = "strides.multiply"
 FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 _COPIED = FILLING | {"copy"}  # of one filled value, for each loop's value that begins with it
 

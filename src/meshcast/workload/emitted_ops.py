@@ -73,6 +73,9 @@ class EmittedOps(NumberedValues):
         """`_plain` of an op with one result whose cost follows from its types alone, in a program of one device."""
         tensors, ids, value = self._tensors, self._ids, operation.result
         operands = tuple(map(ids.__getitem__, operation.operands))
+        if len(operands) == 3 and operands[1] == operands[2] and name == "stablehlo.select":
+            ids[value] = operands[1]  # either way: compilers drop it
+            return
         kind = self._types.tensor(value.type)
         results = (len(tensors),)
         ids[value] = results[0]

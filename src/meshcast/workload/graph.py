@@ -196,6 +196,7 @@ class Indexed:
 
     Indices are spread evenly, or by a Zipf law of exponent `skew`: the slice of rank r is picked as often as `r^-skew`.
     `extremum`: a scatter keeps the larger or the smaller, so that most updates of one place change nothing.
+    `counts`: how often each slice is picked, the most frequent first, where the program computes its indices of constants alone.
     """
 
     table: Tensor
@@ -205,6 +206,7 @@ class Indexed:
     is_sorted: bool = False
     skew: float = 0.0
     extremum: bool = False
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +312,8 @@ class Cost:
         False  # nobody has a model of the call: its author's estimate, its code or (--approximate) its bytes
     )
     # A product: the dimension order it needs each operand in, outermost first; empty where any will do as it lies.
-    # A transpose: its permutation.
+    # A transpose: its permutation. Numbers that count up: the dimension along which they do.
+    # A broadcast of an array: the result's dimension that each of the operand's is.
     orders: tuple[tuple[int, ...], ...] = ()
     strides: tuple[int, ...] = ()  # a slice's steps along each dimension, where one is more than 1
 

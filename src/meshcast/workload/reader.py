@@ -13,7 +13,8 @@ from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
 from meshcast.workload.data_loops import DataLoop, assumed_turns, data_loop, refuse_unused
 from meshcast.workload.emitted_ops import EmittedOps, location_name
-from meshcast.workload.graph import Block, Cost, Op, OpKind
+from meshcast.workload.graph import Block, Cost, Indexed, Op, OpKind
+from meshcast.workload.index_values import Frame, few_rows_warning, picked_counts
 from meshcast.workload.launches import copy_cost, framework_step, launch_of
 from meshcast.workload.local_types import TupleError
 from meshcast.workload.options import ReadOptions as ReadOptions
@@ -58,6 +59,7 @@ class _Reader(EmittedOps):
         self._data_loops: list[DataLoop] = []
         self._warnings: dict[str, None] = {}
         self._on_chip: set[int] = set()
+        self._frames: list[Frame] = []  # the bodies that are being read whose arguments are an op's operands
         self._handlers: dict[str, Callable[[Any, list[Op], str], None]] = {
             "stablehlo.while": self._while,
             "stablehlo.case": self._branch,
@@ -174,8 +176,24 @@ class _Reader(EmittedOps):
         copied = name == "stablehlo.transpose" and "meshcast.copy" in operation.attributes
         if copied:
             self._emit("meshcast.copy", copy_cost(reading), operands, results, location, ops)
-        else:
-            self._emit(name, rule(reading), operands, results, location, ops, equal=equal)
+            return
+        cost = rule(reading)
+        if name == "stablehlo.scatter" and not self._program.partitioned:
+            cost = self._with_counts(operation, cost)
+        self._emit(name, cost, operands, results, location, ops, equal=equal)
+
+    def _with_counts(self, operation: Any, cost: Cost) -> Cost:
+        """The cost of a scatter that knows how often each row is picked, where the program tells; else a warning."""
+        shape = cost.geometry
+        if not isinstance(shape, Indexed) or shape.unique or shape.extremum:
+            return cost
+        counts = picked_counts(operation, self._frames, self._functions)
+        if counts:
+            return replace(cost, geometry=replace(shape, counts=counts))
+        warning = few_rows_warning(shape)
+        if warning:
+            self._warnings[warning] = None
+        return cost
 
     def _reading(
         self, name: str, operation: Any, operands: tuple[int, ...], results: tuple[int, ...], where: str
@@ -254,8 +272,10 @@ class _Reader(EmittedOps):
         operands = self._operands(operation)
         if self._calls.fits(symbol):
             self._hand_over(block.arguments, operation)
+            self._frames.append(Frame(block, operation))
             with self._calls.inlined(symbol):
                 outputs = self._read_block(block, ops, f"{scope}/{symbol}")
+            self._frames.pop()
         else:
             if symbol not in self._calls.results:
                 self._count(symbol, block, operands, f"{scope}/{symbol}")
@@ -293,7 +313,9 @@ class _Reader(EmittedOps):
         self._recomputing |= "rematted_computation" in location_name(operation)
         block = operation.regions[0].blocks[0]
         self._hand_over(block.arguments, operation)
+        self._frames.append(Frame(block, operation))
         outputs = self._read_block(block, ops, scope)
+        self._frames.pop()
         self._recomputing = enclosing
         self._ids.update(zip(operation.results, outputs, strict=False))
 

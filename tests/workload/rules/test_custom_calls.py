@@ -348,3 +348,13 @@ def test_an_unknown_call_says_what_it_is_and_what_to_do(call: Call) -> None:
     assert error.startswith("test.mlir: custom call 'mystery' (f32[8], i8[2,2] -> bf16[4])")
     assert "register_custom_call('mystery', rule)" in error
     assert "meshcast.cost" in error
+
+
+def test_tridiagonal_systems_cost_their_textbook_count(call: Call) -> None:
+    """3 n + 5 n r FLOPs a system, and every array once."""
+    diagonal, right = "tensor<64x100xf32>", "tensor<64x100x2xf32>"
+    cost = call("cusparse_gtsv2_ffi", [diagonal, diagonal, diagonal, right], [right])
+    assert cost.vector_flops == 64 * (3 * 100 + 5 * 100 * 2)
+    assert (sum(cost.operand_bytes), cost.written_bytes) == (4 * 64 * 100 * 5, 4 * 64 * 100 * 2)
+    with pytest.raises(UnsupportedError, match="three diagonals"):
+        call("cusparse_gtsv2_ffi", [diagonal, diagonal], [right])

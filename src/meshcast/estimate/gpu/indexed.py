@@ -117,10 +117,12 @@ def _swapped(shape: Indexed, picks: Picks, machine: GpuMachine) -> float:
     """Seconds of updates by compare and swap that meet in one word: of all that wait for it, one succeeds a round.
 
     A word with `u` updates takes `u` rounds. A round is a load and a swap of those that wait; warps with up to `w` words of the
-    line visit it one by one, `W` of them: half of all that ever do, but no more than are in flight and happen to be there,
+    line visit it one by one, `W` of them: half of all that ever do, but no more than are in flight and happen to be there, by the
+    hottest line's share `s` of all updates: `1 / lines` where rows are picked evenly, the hottest row's share over the lines that
+    it fills where they are not,
 
         rounds = (updates of the hottest row) x (its numbers in a word)
-        t = rounds x (swap_round + swap_word w + swap_visit W) / clock,   W = min(visits / 2, warps in flight / lines)
+        t = rounds x (swap_round + swap_word w + swap_visit W) / clock,   W = min(visits / 2, s x warps in flight)
 
     Measured on an H200 (`data/measured/h200-few-rows`; 53 % off in the mean, at worst 4.5 times too fast): 4,096 bf16 rows of 768
     added to one take 64 ms, f32 rows 40 us. Numbers decide, too: a sum that an addition leaves as it is, or that is no number, is
@@ -129,20 +131,21 @@ def _swapped(shape: Indexed, picks: Picks, machine: GpuMachine) -> float:
     p = machine.parameters
     length = max(1, math.prod(shape.slice_shape))
     lines = max(1.0, shape.table.bytes / LINE)
-    flying = THREADS_PER_SM * machine.sms / LANES / lines
     numbers = shape.table.elements / max(1.0, shape.table.bytes / WORD)  # in a word of the table
     rounds = picks.hottest * min(numbers, shape.table.elements)
     if rounds <= numbers:  # no row twice
         return 0.0
+    a_line = LINE * numbers / WORD
+    share = max(1 / lines, picks.hottest / max(1, shape.count) / max(1.0, length / a_line))
+    flying = share * THREADS_PER_SM * machine.sms / LANES
     if flying < 1:
         return rounds * p.line_visit_cycles / machine.clock
     rows_of_a_warp = max(1.0, LANES / length)
     rows = max(1.0, shape.table.elements / length)
     different = rows * -math.expm1(rows_of_a_warp * math.log1p(-1 / rows)) if rows > 1 else 1.0
-    a_line = LINE * numbers / WORD
     words = min(LANES, different * min(length, a_line) / numbers, shape.table.elements / numbers)
     touched = lines * -math.expm1(min(rows_of_a_warp, different) * math.log1p(-1 / lines)) if lines > 1 else 1.0
-    visits = shape.count / rows if length >= a_line else shape.count * length / LANES * touched / lines
+    visits = picks.hottest if length >= a_line else shape.count * length / LANES * touched * share
     waiting = min(visits / 2, flying)
     a_round = p.swap_round_cycles + p.swap_word_cycles * max(1.0, words) + p.swap_visit_cycles * waiting
     return rounds * a_round / machine.clock

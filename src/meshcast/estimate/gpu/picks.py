@@ -27,11 +27,12 @@ ROUNDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Picks:
-    """`count` indices over `rows` rows by a Zipf law of exponent `skew`."""
+    """`count` indices over `rows` rows by a Zipf law of exponent `skew`, or as often each as `counts` has them, largest first."""
 
     rows: int
     count: int
     skew: float
+    counts: tuple[int, ...] = ()
 
     @property
     def hottest(self) -> float:
@@ -59,6 +60,8 @@ class Picks:
 def picks_of(shape: Indexed) -> Picks:
     """The picks of a gather or scatter; where the program says that indices are unique, none comes twice."""
     rows = max(1, shape.table.elements // max(1, math.prod(shape.slice_shape)))
+    if shape.counts:
+        return Picks(rows, sum(shape.counts), 0.0, shape.counts)
     return Picks(max(rows, shape.count) if shape.unique else rows, shape.count, 0.0 if shape.unique else shape.skew)
 
 
@@ -82,6 +85,8 @@ def missed_bytes(shape: Indexed, machine: GpuMachine) -> float:
 @functools.lru_cache(maxsize=1024)
 def _ranks(picks: Picks) -> tuple[Array, Array]:
     """(rows, expected picks) of bins of ranks."""
+    if picks.counts:
+        return np.ones(len(picks.counts)), np.array(picks.counts, dtype=np.float64)
     if not picks.skew:
         return np.array([float(picks.rows)]), np.array([float(picks.count)])
     sizes, weights = zipf_bins(picks.rows, picks.skew)

@@ -55,7 +55,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 # worked out once.
 COSTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        **dict.fromkeys((*elementwise.BY_TYPES, "stablehlo.constant", "stablehlo.reshape", "stablehlo.iota"), ()),
+        **dict.fromkeys((*elementwise.BY_TYPES, "stablehlo.constant", "stablehlo.reshape"), ()),
+        "stablehlo.iota": ("iota_dimension",),
         "stablehlo.broadcast_in_dim": ("broadcast_dimensions",),
         "stablehlo.dot_general": ("dot_dimension_numbers", "precision_config", "algorithm", "meshcast.layouts"),
         "stablehlo.dynamic_slice": (),

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
-from meshcast.workload.rules.attributes import integers
+from meshcast.workload.rules.attributes import integer, integers
 from meshcast.workload.rules.costs import generated, streamed, takes_whole, total_bytes, view
 
 _VIEWS = (
@@ -32,7 +32,9 @@ def _broadcast_in_dim(reading: OpReading) -> Cost:
         kept = [dim for dim, size in zip(dims, operand.shape, strict=False) if size > 1]
         if kept == sorted(kept):
             return view(reading)
-    return streamed(reading, OpKind.BROADCAST)
+    dims = integers(reading.op, "broadcast_dimensions")
+    cost = streamed(reading, OpKind.BROADCAST)
+    return replace(cost, orders=(dims,)) if len(dims) > 1 else cost
 
 
 def _broadcast(reading: OpReading) -> Cost:
@@ -83,8 +85,9 @@ def _pad(reading: OpReading) -> Cost:
 
 
 def _iota(reading: OpReading) -> Cost:
-    """A counter, written out."""
-    return streamed(reading, OpKind.GENERATE, dtype=reading.results[0].dtype)
+    """A counter, written out; along which dimension, its order says."""
+    cost = streamed(reading, OpKind.GENERATE, dtype=reading.results[0].dtype)
+    return replace(cost, orders=((integer(reading.op, "iota_dimension"),),))
 
 
 def _host_transfer(reading: OpReading) -> Cost:

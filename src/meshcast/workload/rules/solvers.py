@@ -91,6 +91,23 @@ def _pivots(reading: OpReading) -> Cost:
     return streamed(reading, OpKind.ELEMENTWISE)
 
 
+def _tridiagonal(reading: OpReading) -> Cost:
+    """Systems of three diagonals of n elements each, with r right-hand sides: `3 n + 5 n r` FLOPs, every array once.
+
+    Golub & Van Loan, section 4.3.6 (LU without pivots and its two substitutions). Libraries on GPUs reduce them in parallel
+    (cuSPARSE's gtsv2), in few passes over what fits into shared memory: nothing of that is measured here.
+    """
+    if len(reading.operands) < 4 or not all(each.shape for each in reading.operands[:4]):
+        raise UnsupportedError(
+            "a call that solves tridiagonal systems needs three diagonals and right-hand sides",
+            where=reading.location or None,
+            fix="declare its cost in a `meshcast.cost` attribute",
+        )
+    diagonal, right = reading.operands[1], reading.operands[3]
+    flops = (3 * diagonal.elements + 5 * right.elements) * real_factor(diagonal.dtype)
+    return streamed(reading, OpKind.CUSTOM, dtype=diagonal.dtype, vector_flops=flops)
+
+
 def _patterns(routine: str) -> tuple[str, ...]:
     """`lapack_sgetrf_ffi`, `cusolver_getrf_ffi`, `hipsolver_getrf_ffi` and their older spellings."""
     return f"lapack_*{routine}*", f"cusolver_*{routine}*", f"hipsolver_*{routine}*"
@@ -102,6 +119,7 @@ SOLVERS: Mapping[str, Rule] = {
     "__cublas$triangularSolve": triangular_solve,
     "__cusolver$cholesky": cholesky,
     **{pattern: _reflections for pattern in _patterns("mqr")},  # ormqr, unmqr
+    **{pattern: _tridiagonal for pattern in ("lapack_*gtsv*", "cusparse_gtsv*", "hipsparse_gtsv*")},
     **{pattern: _solver(routine) for name, routine in _LIBRARY.items() for pattern in _patterns(name)},
     **{name: _solver(routine) for name, routine in _XLA.items()},
     **{f"{vendor}hybrid_eig*": _solver("eig") for vendor in ("cu", "hip")},

@@ -1,0 +1,67 @@
+"""Indices that a program computes of constants alone are known: how often each row is picked."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshcast.estimate.gpu.picks import Picks, picks_of
+from meshcast.programs import capture
+from meshcast.workload import Indexed, OpKind, Workload, read_workload
+from tests.lower.programs import spec
+
+
+def scatters(workload: Workload) -> list[Indexed]:
+    return [
+        op.cost.geometry for op in workload.body.ops
+        if op.cost.kind is OpKind.SCATTER and isinstance(op.cost.geometry, Indexed)
+    ]  # fmt: skip
+
+
+def gradient(function: object, *args: object) -> Workload:
+    return read_workload(capture(jax.grad(function), *args, name="gradient"))  # type: ignore[arg-type]
+
+
+def buckets(length: int) -> jax.Array:
+    """T5's, both ways: 8 near distances each, then 8 by their logarithm up to 128."""
+    distance = jnp.arange(length)[None, :] - jnp.arange(length)[:, None]
+    away = jnp.abs(distance)
+    far = 8 + (jnp.log(away / 8) / jnp.log(16.0) * 8).astype(jnp.int32)
+    return jnp.where(distance > 0, 16, 0) + jnp.where(away < 8, away, jnp.minimum(far, 15))
+
+
+def test_buckets_of_relative_positions_are_counted() -> None:
+    def loss(table: jax.Array, weights: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.take(table, buckets(512), axis=0) * weights)
+
+    (shape,) = scatters(gradient(loss, spec(32, 16, dtype="bfloat16"), spec(512, 512, 16, dtype="bfloat16")))
+    assert shape.counts[:2] == (88831, 88831)  # sum of 512 - n over distances n of 91 and more
+    assert sum(shape.counts) == 512 * 512
+    assert picks_of(shape).hottest == 88831
+
+
+def test_token_types_of_zeros_all_fall_on_one_row() -> None:
+    def loss(table: jax.Array, weights: jax.Array) -> jax.Array:
+        return jnp.sum(table[jnp.zeros((8, 128), jnp.int32)] * weights)
+
+    workload = gradient(loss, spec(2, 64, dtype="bfloat16"), spec(8, 128, 64, dtype="bfloat16"))
+    assert [shape.counts for shape in scatters(workload)] == [(1024,)]
+    assert not workload.warnings
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "warned"), [("bfloat16", 2, True), ("float32", 2, False), ("bfloat16", 4096, False)]
+)
+def test_what_data_decides_is_said(dtype: str, rows: int, warned: bool) -> None:
+    def loss(table: jax.Array, weights: jax.Array, types: jax.Array) -> jax.Array:
+        return jnp.sum(table[types] * weights)
+
+    workload = gradient(loss, spec(rows, 64, dtype=dtype), spec(8, 128, 64, dtype=dtype), spec(8, 128, dtype="int32"))
+    assert [shape.counts for shape in scatters(workload)] == [()]
+    assert any("1,024 rows are added to a table of 2" in each for each in workload.warnings) == warned
+
+
+def test_counts_say_how_often_the_hottest_row_comes() -> None:
+    picks = Picks(4, 10, 0.0, (7, 2, 1))
+    assert (picks.hottest, picks.squares) == (7, 49 + 7 + 4 + 2 + 1 + 1)

@@ -28,18 +28,21 @@ def test_few_kernels_are_launched_one_by_one() -> None:
 
 
 def test_experts_are_launched_one_by_one_and_others_as_often_as_said() -> None:
-    """Outside of graphs: a product for 16 experts is 16 launches, any other kernel one and a half; in a graph nothing changes."""
+    """Outside of graphs: a product with 16 experts' weights is 16 launches, any other kernel one and a half; in a graph nothing
+    changes, and a batch of products with something else is one kernel.
+    """
     shape = Gemm(
-        batch=16, m=8, n=8, k=8, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16", lhs_contracting_minor=True,
+        batch=16, m=8, n=64, k=32, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16", lhs_contracting_minor=True,
         rhs_contracting_minor=False,
     )  # fmt: skip
     product = replace(Kernel(name="k", kind=KernelKind.GEMM, dtype="bf16"), geometry=shape)
-    single = replace(product, geometry=replace(shape, batch=1))
-    schedule = Schedule(inputs=(), outputs=(), steps=(product, single, *kernels(5)))
+    attention = replace(product, geometry=replace(shape, n=48))
+    schedule = Schedule(inputs=(), outputs=(), steps=(product, attention, *kernels(5)))
     eager = replace(COSTS, graphs=False, each_expert=True, unfused=1.5)
-    assert issued_seconds(schedule, eager) == 5.0 * (16 + 1.5 * 6)
-    assert issued_seconds(schedule, replace(eager, each_expert=False, unfused=1.0)) == 5.0 * 7
-    assert issued_seconds(schedule, replace(eager, graphs=True)) == 7.0 + 0.5 * 7
+    experts = frozenset({(16, 32, 64)})
+    assert issued_seconds(schedule, eager, experts=experts) == 5.0 * (16 + 1.5 * 6)
+    assert issued_seconds(schedule, replace(eager, unfused=1.0)) == 5.0 * 7
+    assert issued_seconds(schedule, replace(eager, graphs=True), experts=experts) == 7.0 + 0.5 * 7
 
 
 def test_five_neighbours_share_a_graph() -> None:

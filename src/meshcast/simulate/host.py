@@ -49,6 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from meshcast.base import KeptBeside, format_time
 from meshcast.lower import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
@@ -88,16 +89,28 @@ class HostCosts:
     unfused: float = 1.0
 
 
-def host_seconds(lowered: LoweredProgram, costs: HostCosts | None = None, *, without: Collection[str] = ()) -> float:
+Experts = frozenset[tuple[int, int, int]]
+"""Weights of which a device has several: how many, and the two sides of each."""
+
+
+def host_seconds(
+    lowered: LoweredProgram,
+    costs: HostCosts | None = None,
+    *,
+    without: Collection[str] = (),
+    experts: Experts = frozenset(),
+) -> float:
     """What the host needs to issue one run of a program.
 
     Args:
         lowered: The program.
         costs: The host's.
         without: Labels of loops that are left out.
+        experts: Weights whose products are a launch for each expert.
     """
     costs = costs or HostCosts()
-    return called_seconds(lowered.schedule, costs) + issued_seconds(lowered.schedule, costs, without=without)
+    issued = issued_seconds(lowered.schedule, costs, without=without, experts=experts)
+    return called_seconds(lowered.schedule, costs) + issued
 
 
 def called_seconds(schedule: Schedule, costs: HostCosts) -> float:
@@ -164,7 +177,12 @@ def nothing_launched(lowered: LoweredProgram, host: float) -> tuple[str, ...]:
 
 
 def issued_seconds(
-    schedule: Schedule, costs: HostCosts, *, without: Collection[str] = (), again: bool = False
+    schedule: Schedule,
+    costs: HostCosts,
+    *,
+    without: Collection[str] = (),
+    again: bool = False,
+    experts: Experts = frozenset(),
 ) -> float:
     """What the host needs to issue a schedule, loops that are left out aside.
 
@@ -173,7 +191,9 @@ def issued_seconds(
         costs: The host's.
         without: Labels of loops that are left out.
         again: Whether it is a turn behind the first, whose graphs are there.
+        experts: Weights whose products are a launch for each expert (`HostCosts.each_expert`).
     """
+    within = partial(issued_seconds, costs=costs, without=without, experts=experts)
     seconds = 0.0
     share = costs.again if again and costs.graphs else 1.0
     for neighbours in _runs(schedule.steps):
@@ -182,34 +202,35 @@ def issued_seconds(
             if first.label not in without:
                 written = 0 if again else min(1, first.trips)  # turns that write their graphs
                 # What no turn needs is not worked out: in loops in each other every such body doubled the calls.
-                writing = written * issued_seconds(first.body, costs, without=without) if written else 0.0
+                writing = written * within(first.body) if written else 0.0
                 seconds += first.trips * costs.iteration + writing
                 if first.trips > written:
-                    seconds += (first.trips - written) * issued_seconds(first.body, costs, without=without, again=True)
+                    seconds += (first.trips - written) * within(first.body, again=True)
         elif isinstance(first, BranchStep):
-            bodies = (issued_seconds(body, costs, without=without, again=again) for body in first.bodies)
+            bodies = (within(body, again=again) for body in first.bodies)
             seconds += costs.iteration + max(bodies, default=0.0)
         elif first.kind is KernelKind.CONVOLUTION:
             seconds += share * costs.convolution
         elif _is_graph(neighbours, costs.graphs):
             seconds += costs.relaunch if again else _graph_seconds(neighbours, costs)
         else:
-            seconds += share * costs.launch * _launches(neighbours, costs)
+            seconds += share * costs.launch * _launches(neighbours, costs, experts)
     return seconds
 
 
-def _launches(steps: Sequence[Step], costs: HostCosts) -> float:
+def _launches(steps: Sequence[Step], costs: HostCosts, experts: Experts) -> float:
     """Launches of some kernels outside of graphs: of each as many as its framework makes of it, of products one an expert."""
-    experts = sum(map(_experts, steps)) if costs.each_expert else 0
-    others = sum(_experts(step) == 0 for step in steps) if costs.each_expert else len(steps)
-    return experts + costs.unfused * others
+    counts = [_experts(step, experts) for step in steps] if experts else [0] * len(steps)
+    return sum(counts) + costs.unfused * counts.count(0)
 
 
-def _experts(step: Step) -> int:
-    """Experts that a product is for, or members of a batch of products; none for anything else."""
+def _experts(step: Step, experts: Experts) -> int:
+    """Experts that a product multiplies by their weights, or makes gradients of these for; none for anything else."""
     shape = step.geometry if isinstance(step, Kernel) and step.kind is KernelKind.GEMM else None
-    count = max(shape.batch, shape.groups, shape.split) if isinstance(shape, Gemm) else 1
-    return count if count > 1 else 0
+    if not isinstance(shape, Gemm) or (count := max(shape.batch, shape.groups, shape.split)) == 1:
+        return 0
+    sides = {shape.m, shape.n, shape.k}
+    return count if any(number == count and {rows, columns} <= sides for number, rows, columns in experts) else 0
 
 
 def until_first_launch(schedule: Schedule, costs: HostCosts) -> float:

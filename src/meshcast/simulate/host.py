@@ -68,7 +68,8 @@ LOOSE_GAP = 0.75
 class HostCosts:
     """Seconds of the host's time, the share of them that a loop's later turns take, and whether CUDA graphs save some of it.
 
-    With `each_expert` a product for several experts is a launch for each; any other kernel is `unfused` launches.
+    With `each_expert` a product for several experts is a launch for each; a kernel that is neither a product nor an exchange is
+    `unfused` launches.
     """
 
     run: float = 30e-6
@@ -219,9 +220,17 @@ def issued_seconds(
 
 
 def _launches(steps: Sequence[Step], costs: HostCosts, experts: Experts) -> float:
-    """Launches of some kernels outside of graphs: of each as many as its framework makes of it, of products one an expert."""
+    """Launches of some kernels outside of graphs: of products one an expert, of exchanges and other products one, of what joins
+    them as many as the framework makes of it.
+    """
     counts = [_experts(step, experts) for step in steps] if experts else [0] * len(steps)
-    return sum(counts) + costs.unfused * counts.count(0)
+    whole = (_is_call(step) for step, count in zip(steps, counts, strict=True) if not count)
+    return sum(counts) + sum(1.0 if called else costs.unfused for called in whole)
+
+
+def _is_call(step: Step) -> bool:
+    """Whether a kernel is a library's: a product, a part of one, or an exchange."""
+    return isinstance(step, Kernel) and (step.kind is KernelKind.GEMM or step.collective is not None)
 
 
 def _experts(step: Step, experts: Experts) -> int:

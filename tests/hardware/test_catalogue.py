@@ -76,10 +76,12 @@ def test_plausible_for_its_kind(device: Device) -> None:
     if device.kind != "cpu":
         # Bandwidth of accelerators' memory has grown by about 1.4 times a year, from 0.7 to 0.9 TB/s in 2017; a device may be
         # half a chip.
-        assert 0.35e12 <= device.memory_bandwidth <= 0.9e12 * 1.4 ** (year - 2016)
-        # Peak over bandwidth, the ridge point in FLOP/byte.
+        # Cards of less than 100 W have a sixth of it.
+        least = 0.35e12 if device.tdp_watts > 100 else 0.29e12
+        assert least <= device.memory_bandwidth <= 0.9e12 * 1.4 ** (year - 2016)
+        # Peak over bandwidth, the ridge point in FLOP/byte; an H20 is a Hopper whose products are slowed down for export.
         dense = max(device.matrix_flops.get("bf16", 0.0), device.matrix_flops.get("f16", 0.0))
-        assert 60 <= dense / device.memory_bandwidth <= 600
+        assert (30 if device.name == "h20" else 60) <= dense / device.memory_bandwidth <= 600
     assert device.peak_clock_hz <= device.clock_hz <= 3e9
     assert (device.idle_watts or 0.0) < device.tdp_watts <= 2000
     assert 0.5e-6 <= device.launch_latency_s <= 10e-6
@@ -94,11 +96,12 @@ def test_dtype_ratios(device: Device) -> None:
     assert peaks["bf16"] == pytest.approx(peaks["f16"], rel=0.01)
     if "f8" in peaks:
         assert peaks["f8"] == pytest.approx(2 * peaks["bf16"], rel=0.02)
-    if "f4" in peaks:
+    if "f4" in peaks and device.name != "rtx-5090":  # its sums of f8 in f32 are slowed down, those of f4 are not
         assert peaks["f4"] == pytest.approx((3 if device.name in ("b300", "gb300") else 2) * peaks["f8"], rel=0.01)
     if device.vendor == "NVIDIA":
         assert peaks["tf32"] == pytest.approx(peaks["bf16"] / 2, rel=0.02)
-    if device.name not in ("mi250x", "b300", "gb300"):  # their int8 rates are no multiple of bf16
+    # Their int8 rates are no multiple of bf16, or bf16 is at half the rate of sums in f16.
+    if not device.name.startswith(("mi2", "b300", "gb300", "rtx-3090", "rtx-4090", "rtx-5090")):
         assert peaks["i8"] == pytest.approx(2 * peaks["bf16"], rel=0.02)
 
 
@@ -126,10 +129,17 @@ def test_peaks_are_dense(name: str, below: float) -> None:
 
 @each_tensor_core
 def test_peak_is_what_the_cores_do_in_a_clock(device: Device) -> None:
+    if device.name == "h20":
+        return  # slowed down for export, whatever its clock
     per_core_and_clock = device.matrix_flops["bf16"] / (device.cores * device.peak_clock_hz)
     # Rounded clocks and peaks leave up to 2 %; a sparse peak would give the next power of two.
-    architecture = {"Ampere": 2048, "Hopper": 4096, "Blackwell": 8192, "Ada Lovelace": 1024, "CDNA 2": 1024}
-    assert per_core_and_clock == pytest.approx(architecture.get(device.architecture, 2048), rel=0.02)
+    architecture = {
+        "Ampere": 2048, "Ampere GA10x": 1024, "Hopper": 4096, "Blackwell": 8192, "Blackwell RTX": 1024, "Ada Lovelace": 1024,
+        "CDNA 2": 1024, "CDNA 4": 4096,
+    }  # fmt: skip
+    # Sums in f32 are at half the rate on GeForce cards, and on some of their chips that are sold for servers.
+    half = 2 if device.name in ("a10g", "l40", "rtx-3090", "rtx-4090", "rtx-5090") else 1
+    assert per_core_and_clock * half == pytest.approx(architecture.get(device.architecture, 2048), rel=0.02)
 
 
 @each_cluster

@@ -73,3 +73,33 @@ def test_what_is_gathered_is_cast_by_the_layer() -> None:
     assert cast("scanned") > 0
     assert cast("separate") == 0
     assert planned("fsdp=4,mbs=1", "").memory.peak < planned("fsdp=4,mbs=1", "", "scanned").memory.peak
+
+
+def single(layers: str) -> LoweredProgram:
+    """A backward pass of one layer that adds to a sum of gradients: no loop, as in a pipeline's part of one layer."""
+
+    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sin(x @ w[0]))
+
+    def step(total: jax.Array, w: jax.Array, x: jax.Array) -> jax.Array:
+        return total + jax.grad(loss)(w, x)
+
+    args = (spec(1, WIDTH, WIDTH), spec(1, WIDTH, WIDTH), spec(ROWS, WIDTH))
+    return lower(read_workload(capture(step, *args, name="a layer")), layers=layers)  # type: ignore[arg-type]
+
+
+def test_a_part_of_one_layer_has_fused_sums_too() -> None:
+    """The product of the weight's gradient reads the sum and writes it: no kernel adds a matrix behind it."""
+
+    def sums(lowered: LoweredProgram) -> list[Kernel]:
+        size = 4 * WIDTH * WIDTH
+        return [k for k, _ in lowered.schedule.walk() if k.kind.value == "loop-fusion" and k.written_bytes == size]
+
+    before, after = single("separate"), single("accumulating")
+    assert len(sums(before)) == 1
+    assert not sums(after)
+    products = [k for k, _ in after.schedule.walk() if k.kind.value == "gemm" and len(k.reads) == 3]
+    assert len(products) == 1
+    assert products[0].writes == after.schedule.outputs
+    read = [sum(k.read_bytes for k, _ in each.schedule.walk()) for each in (before, after)]
+    assert read[1] == read[0] - 4 * WIDTH * WIDTH  # the gradient alone is no longer read

@@ -10,6 +10,7 @@ from meshcast import Options, predict, prepare
 from meshcast.base.errors import UsageError
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.simulate.host import HostCosts, issued_seconds, loose_launches
+from meshcast.workload.graph import Gemm
 
 COSTS = HostCosts(launch=5.0, convolution=25.0, graph=7.0, graph_kernel=0.5, relaunch=4.0, iteration=3.0)
 
@@ -24,6 +25,24 @@ def issued(*steps: Step) -> float:
 
 def test_few_kernels_are_launched_one_by_one() -> None:
     assert issued(*kernels(4)) == 20.0
+
+
+def test_experts_are_launched_one_by_one_and_others_as_often_as_said() -> None:
+    """Outside of graphs: a product with 16 experts' weights is 16 launches, what joins products one and a half; in a graph
+    nothing changes, and a batch of products with something else is one launch.
+    """
+    shape = Gemm(
+        batch=16, m=8, n=64, k=32, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16", lhs_contracting_minor=True,
+        rhs_contracting_minor=False,
+    )  # fmt: skip
+    product = replace(Kernel(name="k", kind=KernelKind.GEMM, dtype="bf16"), geometry=shape)
+    attention = replace(product, geometry=replace(shape, n=48))
+    schedule = Schedule(inputs=(), outputs=(), steps=(product, attention, *kernels(5)))
+    eager = replace(COSTS, graphs=False, each_expert=True, unfused=1.5)
+    experts = frozenset({(16, 32, 64)})
+    assert issued_seconds(schedule, eager, experts=experts) == 5.0 * (16 + 1 + 1.5 * 5)
+    assert issued_seconds(schedule, replace(eager, unfused=1.0)) == 5.0 * 7
+    assert issued_seconds(schedule, replace(eager, graphs=True), experts=experts) == 7.0 + 0.5 * 7
 
 
 def test_five_neighbours_share_a_graph() -> None:

@@ -8,7 +8,8 @@ Decomposition in Large Deep Learning Models" (2023); XLA's windowed einsum, PyTo
     t = part + (n - 1) max(part, permutation)        instead of   n part + gather
 
 Cut are plain products of two matrices whose gathered (scattered) side divides by `n`; the gathered operand's own rows are
-taken to be what the shards are of, and the result's rows to be what is scattered.
+taken to be what the shards are of, and the result's rows to be what is scattered. Copies of the gathered operand in the other
+order, which a later product of one-byte values wants, are made when all shards have arrived.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class _Block:
                 shards[step.writes[0]] = self._rotate(step, made)
             elif index not in gone:
                 source = next((value for value in step.reads if value in shards), None)
-                made += [step] if source is None else self._parts_on(step, source, shards[source])
+                made += [step] if source is None else self._served(step, source, shards[source])
         return tuple(made)
 
     def _gathered(self, index: int, step: Kernel) -> bool:
@@ -113,12 +114,13 @@ class _Block:
             return False
         value, parts = step.writes[0], collective.group.size
         readers = [self._steps[reader] for reader in self._readers.get(value, ())]
+        products = [r for r in readers if not (isinstance(r, Kernel) and _is_copy(r))]
         return (
-            bool(readers)
+            bool(products)
             and value not in self._outputs
-            and all(_cuttable(r, r.reads.index(value), parts) for r in readers if isinstance(r, Kernel))
-            and all(isinstance(r, Kernel) and not self._before_scatter(r) for r in readers)
-            and not any(self._is_gathered(v) for r in readers for v in r.reads if v != value)
+            and all(_cuttable(r, r.reads.index(value), parts) for r in products if isinstance(r, Kernel))
+            and all(isinstance(r, Kernel) and not self._before_scatter(r) for r in products)
+            and not any(self._is_gathered(v) for r in products for v in r.reads if v != value)
         )
 
     def _is_gathered(self, value: int) -> bool:
@@ -166,6 +168,13 @@ class _Block:
             arrived.append(self._values.new(shard.shape, shard.dtype))
             made.append(_permutation(gather, collective.input_bytes, (arrived[-2],), arrived[-1]))
         return arrived
+
+    def _served(self, step: Kernel, source: int, shards: Sequence[int]) -> list[Step]:
+        """What reads a gathered value: a product in parts, a copy of all shards as they lie behind each other."""
+        if not _is_copy(step):
+            return self._parts_on(step, source, shards)
+        read = (step.read_bytes // len(shards),) * len(shards)
+        return [replace(step, reads=tuple(shards), operand_bytes=read)]
 
     def _parts_on(self, product: Kernel, source: int, shards: Sequence[int]) -> list[Step]:
         """One part of a product for each shard, all into one result."""
@@ -217,6 +226,11 @@ class _Block:
             )
         )
         return made
+
+
+def _is_copy(kernel: Kernel) -> bool:
+    """Whether a kernel only lays one value out anew."""
+    return kernel.ops == ("copy",) and len(kernel.reads) == 1
 
 
 def _cuttable(kernel: Kernel, side: int, parts: int) -> bool:

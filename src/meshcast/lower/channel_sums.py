@@ -31,10 +31,10 @@ def _summed(step: Step) -> Step:
         return replace(step, bodies=tuple(map(with_channel_sums, step.bodies)))
     if step.kind is not KernelKind.REDUCTION or not isinstance(step.geometry, Reduction):
         return step
-    return _by_channel(step, step.geometry) if _sums_pixels(step.geometry) else step
+    return _by_channel(step, step.geometry) if sums_pixels(step.geometry) else step
 
 
-def _sums_pixels(summed: Reduction) -> bool:
+def sums_pixels(summed: Reduction) -> bool:
     """Whether pixels are summed up channel by channel: the last of at least three dimensions is kept."""
     pixels = math.prod(summed.shape[place] for place in summed.dims)
     return len(summed.shape) > 2 and not summed.reduces_minor and pixels >= FEW_PIXELS

@@ -8,14 +8,17 @@ to the sum as soon as it is made. The same bytes are moved; what changes is when
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
 from meshcast.lower.rewriting import ValueTypes
 
 _ADDING = frozenset(f"stablehlo.{name}" for name in ("convert", "add", "multiply", "reshape", "transpose"))
+# Beside it: a product's scale, and the place of the only layer in its stack.
+_PLACING = ("constant", "broadcast_in_dim", "subtract", "dynamic_update_slice", "reduce_precision")
+_SUMMING = _ADDING | {f"stablehlo.{name}" for name in _PLACING}
 
 
 def with_layerwise_weights(schedule: Schedule, values: ValueTypes, *, fused_sums: bool = False) -> Schedule:
@@ -146,7 +149,55 @@ def _with_fused_sums(schedule: Schedule, values: ValueTypes) -> Schedule:
         reads[place], writes[place] = total, adding.writes[0]
         steps[index] = replace(found, reads=tuple(reads), writes=tuple(writes))
         steps.remove(adding)
-    return replace(schedule, steps=tuple(steps))
+    return replace(schedule, steps=tuple(_with_summing_products(steps, schedule.outputs, values)))
+
+
+def _with_summing_products(steps: Sequence[Step], outputs: Sequence[int], values: ValueTypes) -> list[Step]:
+    """The steps of a part with one layer, which has no loop: a product whose result is only added to a sum reads the sum too."""
+    writers = {value: step for step in steps for value in step.writes}
+    summing: dict[int, Kernel] = {}  # by the product's result, what adds it
+    for step in steps:
+        found = _summand(step, writers, steps, outputs, values)
+        if found is not None:
+            summing[found] = step  # type: ignore[assignment]  # a kernel, see `_summand`
+    made: list[Step] = []
+    for step in steps:
+        adding = summing.get(step.writes[0]) if isinstance(step, Kernel) and len(step.writes) == 1 else None
+        if adding is not None and isinstance(step, Kernel):
+            (total,) = (value for value in adding.reads if _is_sum(value, adding, values))
+            size = values.tensors[total].bytes
+            made.append(
+                replace(
+                    step,
+                    reads=(*step.reads, total),
+                    operand_bytes=(*step.operand_bytes, size),
+                    read_bytes=step.read_bytes + size,
+                    writes=adding.writes,
+                    written_bytes=adding.written_bytes,
+                )
+            )
+        elif not any(step is each for each in summing.values()):
+            made.append(step)
+    return made
+
+
+def _summand(
+    step: Step, writers: Mapping[int, Step], steps: Sequence[Step], outputs: Sequence[int], values: ValueTypes
+) -> int | None:
+    """The product's result that a kernel adds to a sum of the same size, where it does nothing else with anything large."""
+    if not isinstance(step, Kernel) or step.kind is not KernelKind.LOOP_FUSION or len(step.writes) != 1:
+        return None
+    if "stablehlo.add" not in step.ops or not _SUMMING.issuperset(step.ops):
+        return None
+    large = [value for value in step.reads if values.tensors[value].bytes > SCALAR_BYTES]
+    sums = [value for value in large if _is_sum(value, step, values)]
+    products = [value for value in large if value not in sums]
+    if len(large) != 2 or len(sums) != 1 or products[0] in outputs or len(_readers(steps, products[0])) != 1:
+        return None
+    product = writers.get(products[0])
+    same = values.tensors[products[0]].elements == values.tensors[sums[0]].elements
+    is_product = isinstance(product, Kernel) and product.kind is KernelKind.GEMM and len(product.writes) == 1
+    return products[0] if same and is_product else None
 
 
 def _summed(schedule: Schedule, values: ValueTypes) -> list[tuple[LoopStep, int, Kernel]]:

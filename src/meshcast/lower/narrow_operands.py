@@ -5,7 +5,8 @@ weights' gradient sums over positions, along which neither activations nor gradi
 itself is therefore laid out twice: XLA transposes the quantised values or fuses that into the cast
 (`input_convert_transpose_fusion`), Inductor writes both orders, Transformer Engine has a kernel for it. All move them once
 more at about the memory's rate (235 M values in 0.20 ms on an H200, `data/measured/h200-fp8`), which is a copy here.
-An argument that lies the wrong way is the product's own matter (`estimate/gpu/gemm.py`).
+An argument that lies the wrong way is the product's own matter (`estimate/gpu/gemm.py`), but for what a framework's
+forward pass has saved for its backward pass, which is laid out by its casts too.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from meshcast.lower.small_kernels import copy_kernel
 from meshcast.workload import Gemm, element_bytes
 
 
-def with_both_orders(schedule: Schedule, values: ValueTypes) -> Schedule:
+def with_both_orders(schedule: Schedule, values: ValueTypes, *, saved: bool = False) -> Schedule:
     """The schedule with K-major copies of what products read in one byte, each made once.
 
     Args:
         schedule: The schedule of a block; its inner blocks are looked through too.
         values: The values of the whole program, which the copies are added to.
+        saved: Whether what the program is given was laid out by it as well: a pass of its own, of Transformer Engine's.
     """
     if not any(_is_narrow(kernel) for kernel, _ in schedule.walk()):
         return schedule
-    return _with_copies(schedule, values)
+    return _with_copies(schedule, values, set(schedule.inputs) if saved else set())
 
 
 def _is_narrow(kernel: Kernel) -> bool:
@@ -40,8 +42,7 @@ def _is_narrow(kernel: Kernel) -> bool:
     return left or (element_bytes(gemm.rhs_dtype) <= 1 and not gemm.rhs_contracting_minor)
 
 
-def _with_copies(schedule: Schedule, values: ValueTypes) -> Schedule:
-    made: set[int] = set()
+def _with_copies(schedule: Schedule, values: ValueTypes, made: set[int]) -> Schedule:
     copies: dict[int, int] = {}
     steps: list[Step] = []
     for step in schedule.steps:
@@ -53,9 +54,9 @@ def _with_copies(schedule: Schedule, values: ValueTypes) -> Schedule:
 
 def _laid_out(step: Step, values: ValueTypes, made: set[int], copies: dict[int, int]) -> Iterator[Step]:
     if isinstance(step, LoopStep):
-        yield replace(step, body=_with_copies(step.body, values))
+        yield replace(step, body=_with_copies(step.body, values, set()))
     elif isinstance(step, BranchStep):
-        yield replace(step, bodies=tuple(_with_copies(body, values) for body in step.bodies))
+        yield replace(step, bodies=tuple(_with_copies(body, values, set()) for body in step.bodies))
     elif isinstance(step.geometry, Gemm) and len(step.reads) > 1:
         yield from _product(step, step.geometry, values, made, copies)
     else:

@@ -10,7 +10,9 @@ from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.channel_sums import with_channel_sums
 from meshcast.lower.kernel import LoweredProgram, Schedule
+from meshcast.lower.library_norms import with_library_norms
 from meshcast.lower.local_scales import with_local_scales
+from meshcast.lower.narrow_gathers import with_narrow_gathers
 from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.overlap_choices import Overlap
 from meshcast.lower.prefetch import with_prefetching
@@ -39,12 +41,18 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
     # A pass of a microbatch has no optimizer.
     is_pass = all(argument.role is not Role.OPTIMIZER_STATE for argument in workload.arguments)
     mesh = workload.mesh
-    splitting = mesh.group(["tensor"]) if overlap.replica_scales and "tensor" in mesh.sizes else None
+    splitting = mesh.group(["tensor"]) if "tensor" in mesh.sizes else None
+    agreeing = splitting if overlap.replica_scales else None
     rewrites: tuple[tuple[bool, Callable[[Schedule], Schedule], str], ...] = (
         (
             overlap.local_scales or overlap.replica_scales,
-            lambda before: with_local_scales(before, values.tensors, lambda group: group == splitting),
+            lambda before: with_local_scales(before, values.tensors, lambda group: group == agreeing),
             "local scales change nothing: no number is reduced that only scales what stays where it is",
+        ),
+        (
+            overlap.narrow_gathers,
+            lambda before: with_narrow_gathers(before, values, lambda group: group == splitting),
+            "narrow-gathers changes nothing: no activations are gathered only to be rounded to one byte",
         ),
         (
             overlap.async_tp,
@@ -65,6 +73,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.turned_images,
             lambda before: with_turned_images(before, values),
             "turned-images changes nothing: no convolution has windows of several pixels, of many channels",
+        ),
+        (
+            overlap.library_norms,
+            with_library_norms,
+            "library-norms changes nothing: nothing is summed up over the pixels of images",
         ),
         (
             overlap.channel_sums,

@@ -36,6 +36,8 @@ class Overlap:
         cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
         local_scales: Whether narrow tensors are scaled by what a device holds of them.
         replica_scales: The same, but devices that split a layer's products agree on a scale.
+        narrow_gathers: Whether activations are rounded before they are gathered among devices that split a layer.
+        library_norms: Whether batch norms are a library's kernels: sums of what is read, and no more arithmetic.
         paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
             experts hidden by either (`jobs.pipeline.paired`, not a rewrite).
     """
@@ -52,6 +54,8 @@ class Overlap:
     cached_weights: bool = False
     local_scales: bool = False
     replica_scales: bool = False
+    narrow_gathers: bool = False
+    library_norms: bool = False
     paired_passes: bool = False
 
     @property
@@ -143,6 +147,8 @@ OVERLAP_CHOICES = (
         name="replica-scales", field="replica_scales", read=_flag,
         help="the same, but one among devices that split a layer",
     ),
+    OverlapChoice(name="narrow-gathers", field="narrow_gathers", read=_flag, help="activations gathered in fp8"),
+    OverlapChoice(name="library-norms", field="library_norms", read=_flag, help="batch norms by a library's kernels"),
     OverlapChoice(
         name="paired-passes", field="paired_passes", read=_flag,
         help="exchanges of experts behind another microbatch's pass",

@@ -46,7 +46,7 @@ def copies_something(draft: ProgramDraft) -> bool:
 
 def copy_narrow_operands(draft: ProgramDraft) -> None:
     """`with_both_orders`."""
-    draft.schedule = with_both_orders(draft.schedule, draft.values)
+    draft.schedule = with_both_orders(draft.schedule, draft.values, saved=draft.layers == "accumulating")
 
 
 def choose_libraries(*, padded: bool) -> Callable[[ProgramDraft], None]:

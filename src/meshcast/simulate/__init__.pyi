@@ -23,6 +23,7 @@ from meshcast.simulate.exposure import covered as covered
 from meshcast.simulate.exposure import merged as merged
 from meshcast.simulate.host import LOOSE_GAP as LOOSE_GAP
 from meshcast.simulate.host import WHOLE_PROGRAM_LAUNCHES as WHOLE_PROGRAM_LAUNCHES
+from meshcast.simulate.host import Experts as Experts
 from meshcast.simulate.host import HostCosts as HostCosts
 from meshcast.simulate.host import awaited_launches as awaited_launches
 from meshcast.simulate.host import host_seconds as host_seconds

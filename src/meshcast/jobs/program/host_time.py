@@ -6,10 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshcast.lower import LoweredProgram
+from meshcast.programs import Role
 from meshcast.simulate import (
     LOOSE_GAP,
     WHOLE_PROGRAM_LAUNCHES,
     AskingLoops,
+    Experts,
     HostCosts,
     Timeline,
     awaited_launches,
@@ -44,7 +47,20 @@ def issuing_seconds(run: Run) -> float:
     if not launches or not whole or run.options.run.host == "off":
         return 0.0
     asking = {loop.label for loop in run.workload.data_loops}
-    return host_seconds(run.lowered, run.options.run.host_costs, without=asking) + run.asking[0]
+    costs = run.options.run.host_costs
+    experts = expert_weights(run.lowered) if costs is not None and costs.each_expert else frozenset()
+    return host_seconds(run.lowered, costs, without=asking, experts=experts) + run.asking[0]
+
+
+def expert_weights(lowered: LoweredProgram) -> Experts:
+    """Parameters of at least three dimensions: a matrix for each expert, or for each layer, which no product takes at once."""
+    workload = lowered.workload
+    shapes = (
+        lowered.tensors[value].shape
+        for value, argument in zip(workload.body.inputs, workload.arguments, strict=False)
+        if argument.role is Role.PARAMETER
+    )
+    return frozenset((shape[-3], shape[-2], shape[-1]) for shape in shapes if len(shape) > 2)
 
 
 def _issued_by_framework(run: Run, step: FrameworkStep) -> float:

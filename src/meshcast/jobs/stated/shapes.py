@@ -16,7 +16,8 @@ from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
-_DECODER, _EXPERTS, _GPT, _TABLES = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo"
+_DECODER, _EXPERTS, _GPT, _TABLES, _ENCODER = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo", "bert-large"
+_ENCODERS = ("bert", "roberta")
 _FIELDS = {
     "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "vocab": "vocab",
@@ -61,7 +62,8 @@ class RunModel:
 def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     """The model that a run describes; what it lacks, and what is taken for granted, goes to `found`."""
     zoo = models()
-    called = program_called(run.model)
+    # ResNets of 1.5 have the stride in the second convolution of a block, as the zoo's do.
+    called = program_called(run.model.removesuffix("-v1.5").removesuffix("v1.5"))
     known = called is not None and called.name in zoo
     name = called.name if called is not None and known else _general(run)
     if name is None:
@@ -113,6 +115,8 @@ def _general(run: StatedRun) -> str | None:
     """The general model of a run's kind; None where its cells describe no model that reads tokens."""
     if run.model.startswith("dlrm"):
         return _TABLES
+    if run.model.startswith(_ENCODERS):
+        return _ENCODER
     if "experts" in run.counts:
         return _EXPERTS
     if not set(_SIZES) & run.counts.keys():

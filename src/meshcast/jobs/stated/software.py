@@ -19,6 +19,7 @@ from meshcast.options import Stack, load_stack, stack_names
 _STACKS = {
     "megatron-bridge": "nemo", "nemo": "nemo", "megatron-core": "megatron", "maxtext": "maxtext", "llm-foundry": "composer",
     "composer": "composer", "levanter": "xla", "jax": "xla", "t5x": "xla", "paxml": "xla", "praxis": "xla",
+    "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp", "megatron-deepspeed": "megatron-2022",
 }  # fmt: skip
 _RELATED = {"meta-internal": "pytorch-fsdp", "mlperf": "nemo"}
 _PYTORCH = ("torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow")
@@ -112,7 +113,9 @@ def overlap_of(run: StatedRun, stack: Stack) -> str:
     # Exchanges with experts run beside another microbatch's layers, which takes interleaved stages.
     if "a2a_overlap" in run.extra.words and run.degree("vp") > 1 and run.degree("ep") > 1:
         rewrites.append("paired-passes")
-    # Images channels first: batch norms have a block a channel, and cuDNN turns images where tensor cores convolve them.
-    if "nchw" in run.extra.words and stack.framework == "pytorch":
-        rewrites += ["channel-sums"] if run.precision in ("", "fp32") else ["turned-images", "channel-sums"]
+    # Images channels first: batch norms have a block a channel, but for a compiler's; cuDNN turns images where tensor cores
+    # convolve them.
+    if "nchw" in run.extra.words:
+        rewrites += [] if run.precision in ("", "fp32") else ["turned-images"]
+        rewrites += ["channel-sums"] if stack.framework in ("pytorch", "mxnet") else []
     return ",".join(rewrites)

@@ -105,6 +105,8 @@ def _read(path: Path) -> Stack:
         offloads=reader.flag("defaults", "offloads"),
         host=HostCosts(
             graphs=graphs,
+            each_expert=reader.flag("host", "each_expert"),
+            unfused=reader.ratio("host", "unfused", default=1.0),
             **{name: seconds for name, seconds in host.items() if seconds is not None},
         ),
         notes=reader.text("notes", default=""),

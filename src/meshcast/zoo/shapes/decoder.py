@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from meshcast.base import InfeasibleError
 from meshcast.zoo.shapes.checks import require, require_divides, require_one_of
 
 ACTIVATIONS = ("silu", "gelu", "exact_gelu", "relu", "clipped_swiglu")
@@ -55,6 +54,7 @@ class DecoderConfig:
         attention_cap: Scores squashed to +-cap by tanh (Gemma 2); zero for none. `logit_cap` likewise.
         window: Positions that a local layer sees; zero where all layers are global.
         global_every: In every so many layers the last is global and the others are local; zero where all are local.
+        pattern_start: Where in that pattern the first layer stands: of a part of a model.
         local_theta: Rotary base of local layers; zero for `rope_theta`.
         experts: Routed experts of a layer; zero for dense layers. Each token goes to `active` of them.
         shared_ffn: Width of the experts that every token passes; `shared_gate` weighs them by token (Qwen 2 MoE).
@@ -98,6 +98,7 @@ class DecoderConfig:
     logit_cap: float = 0.0
     window: int = 0
     global_every: int = 0
+    pattern_start: int = 0
     local_theta: float = 0.0
     experts: int = 0
     active: int = 2
@@ -152,6 +153,11 @@ class DecoderConfig:
             )
             require(not (self.alibi or self.sinks or self.rotated), "latent attention has rotary positions of its own")
         require(not self.global_every or bool(self.window), "global_every needs a window", "window=N")
+        require(
+            0 <= self.pattern_start < max(1, self.global_every),
+            f"pattern_start={self.pattern_start} is no place in a pattern of {self.global_every} layers",
+            "pattern_start=0",
+        )
 
     @property
     def head_widths(self) -> tuple[int, ...]:
@@ -168,28 +174,28 @@ class DecoderConfig:
         return self.local_theta if window and self.local_theta else self.rope_theta
 
     def part(self, first: int, layers: int) -> DecoderConfig:
-        """The configuration of some layers in a row, as a model of its own.
-
-        Raises:
-            InfeasibleError: They do not begin where the pattern of local and global layers does.
-        """
-        if layers and self.global_every and first % self.global_every:
-            raise InfeasibleError(
-                f"a part that begins at layer {first} is not a multiple of global_every={self.global_every} layers in",
-                fix=f"cut the model at multiples of {self.global_every} layers",
-            )
+        """The configuration of some layers in a row, as a model of its own: the pattern of local layers goes on where it was."""
+        start = (self.pattern_start + first) % self.global_every if layers and self.global_every else 0
         dense = min(max(self.dense_layers - first, 0), layers)
         if self.experts and dense == layers:  # none too
             return replace(
-                self, layers=layers, experts=0, dense_layers=0, expert_ffn=0, shared_ffn=0, expert_bias=False
+                self,
+                layers=layers,
+                experts=0,
+                dense_layers=0,
+                expert_ffn=0,
+                shared_ffn=0,
+                expert_bias=False,
+                pattern_start=start,
             )
-        return replace(self, layers=layers, dense_layers=dense)
+        return replace(self, layers=layers, dense_layers=dense, pattern_start=start)
 
     def stacks(self) -> list[LayerStack]:
         """The layers in order, as scans walk them."""
         pattern: tuple[int, ...] = (self.window,)
         if self.global_every:
             pattern = (self.window,) * (self.global_every - 1) + (0,)
+            pattern = pattern[self.pattern_start :] + pattern[: self.pattern_start]
         dense = self.dense_layers if self.experts else 0
         found = []
         for name, layers, routed in (

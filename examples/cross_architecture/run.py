@@ -2,9 +2,9 @@
 
     python examples/cross_architecture/run.py
 
-Answers are kept in the run folder, cell by cell: interrupted or run again, it works out only what is missing, a fidelity that was
-installed since, say. All but `compiled` takes a minute of CPU time; there nearly all goes to real compilers, once for every program
-and device: what they made is kept by content, whatever else changes, and `--compile-limit` says how long one may take.
+Answers are kept in the run folder, cell by cell: interrupted or run again, it works out only what is missing, a fidelity that
+was installed since, say. All but `compiled` takes a minute of CPU time; there nearly all goes to real compilers, once for every
+program and device: what they made is kept by content, whatever else changes, and `--compile-limit` says how long one may take.
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ By hand, and with a run folder of your own:
     meshcast compare examples/cross_architecture/programs/*.mlir.gz --fidelity all -o RUN \\
       --on {on}
 
-`simulated` plays thread blocks on a GPU's SMs ([gpu-simulator.md](gpu-simulator.md)) and folds on a TPU's arrays ([systolic.md](systolic.md)); `profiled` stands on measurements, which there are of an
-H200's kernels and of single ops of TPU v4 and v6e ([tpu.md](tpu.md)). Ratios and orders are within one fidelity. A time with a star is mostly another fidelity's that stood in, and has no part in
+`simulated` plays thread blocks on a GPU's SMs ([gpu-simulator.md](gpu-simulator.md)) and folds on a TPU's arrays
+([systolic.md](systolic.md)); `profiled` stands on measurements, which there are of an H200's kernels and of single ops of
+TPU v4 and v6e ([tpu.md](tpu.md)).
+
+Ratios and orders are within one fidelity. A time with a star is mostly another fidelity's that stood in, and has no part in
 orders and correlations. Of a device that nobody measured, or whose compiler is not installed, finer fidelities say
 nothing: their absence is listed at the end, and no other fidelity is put in their place. `compiled` on GPUs times the
 compiler's kernels by the best there is for each device: by measured kernels on the H200, by the model on the others; devices

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast import Options, capture_function, predict, prepare
+from meshcast import Options, capture, predict, prepare
 from meshcast.estimate.cells import PARTS, CellsAnalytical, energy_by_part, mapped
 from meshcast.estimate.cells.energy import array_energy
 from meshcast.estimate.cells.mapping import CellMapping, mapped_product
@@ -124,7 +124,7 @@ def test_the_narrower_of_two_operands_is_found_in_the_program(bits: tuple[int, i
         padded = jnp.pad(x, ((0, 0), (1, 1)))
         return jax.lax.dot(padded.astype(wide), w.T.astype(wide), preferred_element_type=jnp.int32)
 
-    program = capture_function(layer, jax.ShapeDtypeStruct((98, 133), left), jax.ShapeDtypeStruct((45, 135), right))
+    program = capture(layer, jax.ShapeDtypeStruct((98, 133), left), jax.ShapeDtypeStruct((45, 135), right))
     run = prepare(program, Options(on="aimc-28nm"))
     found = [mapped(each, ANALOGUE) for each, _ in run.executed if each.matrix_flops]
     assert [(each.activation_bits, each.weight_bits) for each in found if each is not None] == [bits]

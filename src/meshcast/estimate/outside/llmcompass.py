@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -179,15 +179,20 @@ def _asked(folder: Path, python: Path, chip: dict[str, Any], sides: Sides) -> fl
     with tempfile.TemporaryDirectory() as place:
         request, answer = Path(place, "request.json"), Path(place, "answer.json")
         request.write_text(json.dumps({"device": chip, "products": [sides]}))
+        called = [str(python), str(PROCESS), str(request), str(answer)]
         try:
-            done = subprocess.run(
-                [str(python), str(PROCESS), str(request), str(answer)], cwd=folder, capture_output=True, text=True
+            done = subprocess.run(called, cwd=folder, capture_output=True, text=True)
+            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            return (
+                float(json.loads(answer.read_text())[0]) if done.returncode == 0 else _fail(said, sides, folder, python)
             )
-            return float(json.loads(answer.read_text())[0])
-        except (OSError, ValueError, IndexError):
-            said = (done.stderr.strip().splitlines() or ["nothing"])[-1] if "done" in locals() else "it did not start"
-            raise UnsupportedError(
-                f"LLMCompass gives no answer for a product of {'x'.join(map(str, sides))}: {said[:LONGEST_LINE]}",
-                where="--simulator llmcompass",
-                fix=f"try {python} in {folder}, or leave --simulator out",
-            ) from None
+        except (OSError, ValueError, IndexError) as error:
+            return _fail(str(error), sides, folder, python)
+
+
+def _fail(said: str, sides: Sides, folder: Path, python: Path) -> NoReturn:
+    raise UnsupportedError(
+        f"LLMCompass gives no answer for a product of {'x'.join(map(str, sides))}: {said[:LONGEST_LINE]}",
+        where="--simulator llmcompass",
+        fix=f"try {python} in {folder}, or leave --simulator out",
+    )

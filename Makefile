@@ -157,7 +157,7 @@ bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/astra.py
 
-# Six programs on seven devices in every fidelity that is installed; writes docs/cross-architecture.md again.
+# Six programs on eight devices in every fidelity that is installed; writes docs/cross-architecture.md again.
 cross-architecture: setup
 	$(BIN)/python examples/cross_architecture/run.py
 

@@ -14,6 +14,7 @@ from meshcast.estimate.estimator import Estimator
 from meshcast.estimate.outside import (
     DEFAULT_SIMULATOR,
     GENERATION_MODELS,
+    GPU_SIMULATORS,
     LAYER_SIMULATORS,
     SIMULATORS,
     layer_simulator,
@@ -44,6 +45,12 @@ def load_simulator(name: str | None, device: Device, lines: Path | None = None) 
         return _of_gpus(name, device)
     if device.tensor_cores is None:
         raise why_not_simulated(device)
+    if chosen in GPU_SIMULATORS:
+        raise UnsupportedError(
+            f"{chosen} simulates GPUs, and {device.name} is none",
+            where="--simulator",
+            fix="leave --simulator out, or use a GPU",
+        )
     if lines is not None:
         return _with_lines(chosen, lines, device)
     only = GENERATION_MODELS.get(chosen, device.tensor_cores.target)
@@ -67,12 +74,15 @@ def takes_lines(name: str | None) -> bool:
 
 
 def _of_gpus(name: str | None, device: Device) -> Estimator:
-    """The simulator of GPUs; there is one."""
+    """The simulator of GPUs: our own, or one of others."""
+    if name in GPU_SIMULATORS:
+        module, _, maker = GPU_SIMULATORS[name].partition(":")
+        return cast(Estimator, getattr(importlib.import_module(module), maker)())
     if name is not None:
         raise UnsupportedError(
             f"{name} simulates systolic arrays, and {device.name} has none",
             where="--simulator",
-            fix="leave --simulator out, or use a TPU",
+            fix=f"leave --simulator out, use {', '.join(GPU_SIMULATORS)}, or a TPU",
         )
     from meshcast.estimate.multiprocessors import GpuSimulated
 

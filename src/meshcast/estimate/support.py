@@ -41,4 +41,11 @@ def arithmetic_support(kernel: Kernel, device: Device) -> Support:
         return Support(level="approximate", reason="a custom call whose cost is a guess")
     if rate is not None and rate.stand_in:
         return Support(level="approximate", reason=f"{device.name} has no {kernel.dtype} engine: timed as {rate.key}")
+    if rate is not None and device.kind == "npu" and not rate.on_tensor_cores:
+        slower = max(device.matrix_flops.values()) / rate.flops
+        return Support(
+            level="approximate",
+            reason=f"{device.name}'s arrays take {', '.join(device.matrix_flops)} and no {kernel.dtype}: its products are "
+            f"timed on the units beside them, {slower:.3g} times slower than the arrays",
+        )
     return _YES

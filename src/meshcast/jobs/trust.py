@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import resources
 
@@ -39,10 +39,14 @@ def widenings() -> dict[HowChecked, Factors]:
     return {how: (float(data[how]["one"][0]), float(data[how]["one"][1])) for how in HOW_CHECKED_WORDS}
 
 
-def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Prediction:
+def with_trust(
+    prediction: Prediction, cluster: Cluster, options: Options, *, light: Callable[[], float] = lambda: 0.0
+) -> Prediction:
     """A prediction that says how its device was checked, with its interval widened and what was assumed in its warnings.
 
     It is asked once, when a prediction is whole: by a run, and of pipelines and jobs of traces when they are put together.
+    On one device a lower end is not widened past the seconds that the step takes at the speed of `light`: nobody's doubt makes
+    a device faster than its data sheet.
     """
     device, estimate = cluster.device, options.estimate
     own_profile = estimate.profile is not None and prediction.fidelity == "profiled"
@@ -56,8 +60,10 @@ def with_trust(prediction: Prediction, cluster: Cluster, options: Options) -> Pr
             low, high = timed.interval_s[0] / ends[0], ends[1] / timed.interval_s[1]
         timed = replace(timed, interval_s=ends)
     elif timed is not None:
-        low = 1.0 if prediction.fidelity == "roofline" else low  # nothing is faster than light, whoever checked
-        timed = replace(timed, interval_s=(timed.interval_s[0] / low, timed.interval_s[1] * high))
+        own = timed.interval_s[0]
+        if low > 1 and own > 0:
+            low = 1.0 if prediction.fidelity == "roofline" else own / max(own / low, min(own, light()))
+        timed = replace(timed, interval_s=(own / low, timed.interval_s[1] * high))
     return replace(
         prediction,
         trust=Trust(

@@ -8,7 +8,7 @@ from meshcast.lower.access import Member, cuts, fetched_shares
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
 from meshcast.lower.rewriting import turns
-from meshcast.workload import Attention, Indexed, Op, OpKind, Tensor
+from meshcast.workload import Attention, Indexed, Op, OpKind, Tensor, element_bytes
 
 _KINDS = {
     OpKind.GEMM: KernelKind.GEMM,
@@ -28,6 +28,8 @@ _KINDS = {
 }
 # Read only a part of an operand, so that what computes it for them computes only that part.
 _PARTIAL = frozenset({OpKind.SLICE, OpKind.GATHER})
+# Leave numbers what they are, in another type or at another place.
+_WIDENING = frozenset({"convert", "pad", "reshape", "transpose", "broadcast_in_dim", "reverse", "copy"})
 # May decide what kind of kernel a fusion is, or what it is asked about, wherever they stand in it.
 _DECIDING = frozenset({OpKind.REDUCE, OpKind.GEMM, OpKind.CONVOLUTION, OpKind.GATHER})
 
@@ -130,6 +132,7 @@ def fused_kernel(
         read_bytes=sum(sizes),
         fetched_bytes=int(sum(fetched)),
         touched_bytes=sum([min(int(size), tensors[value].bytes) for value, size in zip(read, fetched, strict=False)]),
+        stored_bits=_stored_bits(product, members, tensors) if product is not None else (),
         pieces=_pieces(root, members, tensors) if len(made) == 1 and "joined" in flags else (),
         written_bytes=sum([op.cost.written_bytes for op, _ in roots]),
         reads=tuple(read),
@@ -148,6 +151,28 @@ def fused_kernel(
         redundant_flops=redundant,
         guessed=guessed,
     )
+
+
+def _stored_bits(product: Op, members: Sequence[Member], tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """Bits of a product's integer operands where a fusion widens them to one type, or moves them about, on the way in."""
+    if not all(_integer(tensors[value].dtype) for value in product.operands[:2]):
+        return ()
+    made = {value: (op, operands) for op, operands in members for value in op.results}
+    operands = made[product.results[0]][1] if product.results and product.results[0] in made else product.operands
+    found = []
+    for value in operands[:2]:
+        bits = element_bytes(tensors[value].dtype) * 8
+        while value in made and made[value][0].name.rpartition(".")[2] in _WIDENING:
+            value = made[value][1][0]
+            if not _integer(tensors[value].dtype):
+                break
+            bits = min(bits, element_bytes(tensors[value].dtype) * 8)
+        found.append(int(bits))
+    return tuple(found)
+
+
+def _integer(dtype: str) -> bool:
+    return dtype.lstrip("su").startswith("i") and dtype != "i1"
 
 
 def _pieces(root: Op, members: Sequence[Member], tensors: Sequence[Tensor]) -> tuple[int, ...]:

@@ -172,6 +172,7 @@ class Kernel:
     pieces: tuple[int, ...] = ()  # what its result is joined of, by their sizes along that dimension
     fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`lower.access`)
     touched_bytes: int = 0  # of them, those of different sectors
+    stored_bits: tuple[int, ...] = ()  # of a product of integers: of its operands, before they are widened to its type
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
     warps: int = 0  # that share them
     # See `flags_of`; also `aside`: its other results do not need its reduction;
@@ -209,7 +210,7 @@ class Kernel:
         return CostKey.of(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.pieces, self.fetched_bytes,
-            self.touched_bytes, self.tile, self.warps, self.ops, self.flags,
+            self.touched_bytes, self.stored_bits, self.tile, self.warps, self.ops, self.flags,
             bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written, self.code,
         )  # fmt: skip
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
-from meshcast import predict
+from meshcast import Options, capture, predict, prepare
 from meshcast.estimate.cells import PARTS, CellsAnalytical, energy_by_part, mapped
 from meshcast.estimate.cells.energy import array_energy
 from meshcast.estimate.cells.mapping import CellMapping, mapped_product
@@ -102,12 +105,40 @@ def kernel(dtype: str, *, weights: int, **changes: object) -> Kernel:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def test_weights_count_as_they_are_stored() -> None:
-    wide, narrow = kernel("i4", weights=3038), kernel("i4", weights=1519)  # 6,075 weights of 4 and of 2 bits
-    found = [mapped(each, ANALOGUE) for each in (wide, narrow)]
-    assert [each.weight_bits for each in found if each is not None] == [4, 2]
-    seconds = CellsAnalytical().estimate([wide, narrow], ANALOGUE).time
-    assert seconds[1] < seconds[0]
+def test_operands_count_as_they_are_stored() -> None:
+    wide = kernel("i4", weights=3038)  # 6,075 weights of 4 bits
+    narrow_weights, narrow_inputs = replace(wide, stored_bits=(4, 2)), replace(wide, stored_bits=(2, 4))
+    found = [mapped(each, ANALOGUE) for each in (wide, narrow_weights, narrow_inputs)]
+    assert [(each.activation_bits, each.weight_bits) for each in found if each is not None] == [(4, 4), (4, 2), (2, 4)]
+    seconds = CellsAnalytical().estimate([wide, narrow_weights, narrow_inputs], ANALOGUE).time
+    assert max(seconds[1:]) < seconds[0]
+
+
+@pytest.mark.parametrize("bits", [(8, 2), (2, 8), (4, 2), (8, 8)])
+def test_the_narrower_of_two_operands_is_found_in_the_program(bits: tuple[int, int]) -> None:
+    """A product in the type of the wider one: padded, widened and turned operands are those that were stored."""
+    left, right = (jnp.dtype(f"int{each}") for each in bits)
+
+    def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+        wide = left if bits[0] >= bits[1] else right
+        padded = jnp.pad(x, ((0, 0), (1, 1)))
+        return jax.lax.dot(padded.astype(wide), w.T.astype(wide), preferred_element_type=jnp.int32)
+
+    program = capture(layer, jax.ShapeDtypeStruct((98, 133), left), jax.ShapeDtypeStruct((45, 135), right))
+    run = prepare(program, Options(on="aimc-28nm"))
+    found = [mapped(each, ANALOGUE) for each, _ in run.executed if each.matrix_flops]
+    assert [(each.activation_bits, each.weight_bits) for each in found if each is not None] == [bits]
+
+
+def test_intervals_end_at_the_speed_of_light_and_floats_are_warned_of() -> None:
+    training = [predict("fqconv-kws", on=device, fidelity="analytical") for device in ("edge-tpu", "aimc-28nm")]
+    for each in training:
+        assert any("take" in warning and "no f32" in warning for warning in each.warnings)
+    for name, device in itertools.product(("fqconv-kws-forward", "fqconv-kws"), ("edge-tpu", "aimc-28nm")):
+        light = predict(name, on=device, fidelity="roofline", levers=False)
+        told = predict(name, on=device, fidelity="analytical", levers=False)
+        assert told.timed is not None
+        assert told.timed.interval_s[0] >= light.step_time_s * (1 - 1e-9)
 
 
 def test_floats_are_the_periphery_s() -> None:
@@ -118,7 +149,7 @@ def test_floats_are_the_periphery_s() -> None:
 
 
 def test_energy_is_that_of_its_parts() -> None:
-    made = kernel("i4", weights=1519)
+    made = kernel("i4", weights=1519, stored_bits=(4, 2))
     parts = energy_by_part(made, ANALOGUE)
     assert tuple(parts) == PARTS
     assert CellsAnalytical().estimate([made], ANALOGUE).energy[0] == pytest.approx(sum(parts.values()))

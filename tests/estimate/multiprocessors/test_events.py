@@ -11,7 +11,7 @@ from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase
 from meshcast.estimate.multiprocessors.parameters import SmParameters
 from meshcast.hardware import load_device
 
-H200 = Chip(device=load_device("h200"), parameters=SmParameters())
+H200 = Chip(device=load_device("h200"), parameters=SmParameters(cold_starts=1.0))
 SMS = 132
 
 
@@ -20,18 +20,29 @@ def cycles(count: int, *phases: Phase, resident: int = 1, start: float = 0.0) ->
     return play(BlockGrid(blocks=((count, phases),), resident=resident, start=start), H200).cycles
 
 
-def test_a_block_starts_and_waits() -> None:
-    assert cycles(1, Phase(least=1000), start=160) == pytest.approx(1160)
-    assert cycles(SMS, Phase(least=1000), start=160) == pytest.approx(1160)
+def test_an_sms_first_block_starts_with_the_launch() -> None:
+    assert cycles(1, Phase(least=1000), start=160) == pytest.approx(1000)
+    assert cycles(SMS, Phase(least=1000), start=160) == pytest.approx(1000)
 
 
 def test_one_block_more_than_sms_is_another_wave() -> None:
-    assert cycles(SMS + 1, Phase(least=1000), start=160) == pytest.approx(2320)
+    """It takes the place of one that has left, and starts in 160 cycles."""
+    assert cycles(SMS + 1, Phase(least=1000), start=160) == pytest.approx(2160)
 
 
 def test_an_sm_starts_its_blocks_one_after_the_other() -> None:
-    """Four residents start at 160, 320, 480 and 640, and the last waits another 1000."""
-    assert cycles(4 * SMS, Phase(least=1000), resident=4, start=160) == pytest.approx(1640)
+    """Four residents start at 0, 160, 320 and 480, and the last waits another 1000."""
+    assert cycles(4 * SMS, Phase(least=1000), resident=4, start=160) == pytest.approx(1480)
+
+
+def test_the_first_blocks_of_an_sm_start_more_slowly() -> None:
+    """At 0, 240, 480 and 720; the fifth at 1160, when the first has left and 160 cycles have passed."""
+    cold = Chip(device=H200.device, parameters=SmParameters(cold_starts=1.5))
+    grid = BlockGrid(blocks=((4 * SMS, (Phase(least=1000),)),), resident=4, start=160)
+    assert play(grid, cold).cycles == pytest.approx(1720)
+    assert play(BlockGrid(blocks=((4 * SMS + 1, (Phase(least=1000),)),), resident=4, start=160), cold).cycles == (
+        pytest.approx(2160)
+    )
 
 
 def test_blocks_of_an_sm_share_its_tensor_cores() -> None:

@@ -19,13 +19,11 @@ cells hold all weights at once it has them arrive while the layer computes, `max
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 
 from meshcast.estimate.products import ArrayProduct, product_of
 from meshcast.hardware import CellArray, Device
 from meshcast.lower import Kernel
-from meshcast.workload import Convolution
 
 MOST_BITS = 8
 """The widest integers that are held in cells; anything else is computed by the periphery."""
@@ -97,7 +95,9 @@ def mapped(kernel: Kernel, device: Device) -> CellMapping | None:
     product, bits = product_of(kernel.geometry), integer_bits(kernel.dtype)
     if product is None or bits is None or bits > MOST_BITS or device.cells is None:
         return None
-    return mapped_product(product, _stored_bits(kernel, product, bits), bits, device.cells)
+    # What a fusion widens to the type of the product has no more bits for that.
+    activations, weights = kernel.stored_bits or (bits, bits)
+    return mapped_product(product, min(weights, bits), min(activations, bits), device.cells)
 
 
 @functools.cache
@@ -105,16 +105,3 @@ def integer_bits(dtype: str) -> int | None:
     """Bits of an integer type (`i4`, `ui8`); None for any other."""
     digits = dtype.removeprefix("ui").removeprefix("i")
     return int(digits) if digits.isdigit() and dtype != "i1" else None
-
-
-def _stored_bits(kernel: Kernel, product: ArrayProduct, bits: int) -> int:
-    """The bits that weights are stored in: where a fusion widens them to the activations' type, those that it reads.
-
-    An operand that has just the bytes of the weights in a narrower type is them.
-    """
-    elements = product.right
-    if isinstance(kernel.geometry, Convolution):  # with the taps that fall on padding
-        shape = kernel.geometry
-        elements = math.prod(shape.kernel) * shape.in_channels // shape.feature_groups * shape.out_channels
-    narrower = {math.ceil(elements * few / 8): few for few in (4, 2) if few < bits}
-    return min((narrower[read] for read in kernel.operand_bytes if read in narrower), default=bits)

@@ -44,8 +44,12 @@ def blocks(elements: float, machine: GpuMachine) -> float:
 
 def unrolled(elements: float, machine: GpuMachine) -> float:
     """Elements that a thread of a loop takes."""
-    even = next((factor for factor in (UNROLL, 2) if not elements % factor), 1)
-    return min(float(even), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
+    return min(float(even_factor(elements)), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
+
+
+def even_factor(elements: float) -> int:
+    """Neighbours that a thread may take at once: four, two where four does not divide the result, else one."""
+    return next((factor for factor in (UNROLL, 2) if not elements % factor), 1)
 
 
 def joining_blocks(elements: float, pieces: tuple[int, ...], machine: GpuMachine) -> float:

@@ -42,7 +42,17 @@ _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
 # Kernels of a framework's own code are refused: probes are XLA's.
 LEFT_OUT = frozenset(
-    {"reads", "operand_bytes", "rearranged", "sources", "location", "recomputed", "redundant_flops", "code"}
+    {
+        "reads",
+        "operand_bytes",
+        "rearranged",
+        "sources",
+        "location",
+        "recomputed",
+        "redundant_flops",
+        "code",
+        "stored_bits",
+    }
 )
 _SHAPED = frozenset(
     {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "pieces", "recency"}

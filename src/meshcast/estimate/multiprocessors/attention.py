@@ -56,7 +56,7 @@ def attention(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     special = transcendental_rate(machine.device) / (chip.sms * chip.clock)
     passes = 2 if shape.backward else 1  # over the scores: the softmax has a gradient, too
     softmax = scores * (1 / special + passes * p.softmax_instructions / chip.lanes) * slower
-    fetched = 2 * KEYS * head * width
+    fetched = 2 * KEYS * head * width * p.coalesced_reads
     if shape.backward:
         fetched += 2 * QUERIES * head * ACCUMULATOR_BYTES
     hidden = 0.0 if shape.backward else GROUPS * min(tensor, softmax)
@@ -80,8 +80,11 @@ def attention(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
             cached=kernel.written_bytes / blocks,
             dram=chip.dram_bytes(0, kernel.written_bytes * missed.written / blocks),
         )
-        launched.append((count, (Phase(least=p.fill_cycles + chip.load_cycles(missed.read)), main, end)))
-    launch = BlockGrid(blocks=tuple(launched), resident=1, start=p.start_cycles)
+        launched.append((count, (Phase(least=chip.load_cycles(missed.read)), main, end)))
+    filled = (
+        Phase(least=p.fill_cycles),
+    )  # once an SM: blocks are persistent, or as quick to set up as a tile's next one
+    launch = BlockGrid(blocks=tuple(launched), resident=1, start=p.start_cycles, first=filled)
     moved = from_memory + kernel.written_bytes * missed.written
     work = played(launch, chip, moved=moved, instructions=kernel.vector_flops)
     cleared = cleared_operands(shape, machine)

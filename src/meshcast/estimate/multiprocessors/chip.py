@@ -48,8 +48,8 @@ class Chip:
     def cache_bytes(self) -> float:
         """Bytes between all SMs and L2; ports alone limit it where neither the file nor `CACHE_READS` says more."""
         bandwidth = self.device.cache_bandwidth or PORT_BYTES * self.sms * self.clock
-        read = CACHE_READS.get(self.device.architecture, 0.0) * self.sms
-        return max(read, max(bandwidth, self.device.memory_bandwidth) / self.clock)
+        read = CACHE_READS.get(self.device.architecture, 0.0)
+        return max(read, bandwidth, self.device.memory_bandwidth) / self.clock
 
     @cached_property
     def memory_bytes(self) -> float:
@@ -85,11 +85,8 @@ class Chip:
 
     @cached_property
     def cache_reach(self) -> float:
-        """Bytes that L2 holds: what it has less the copies that its parts keep of each other's lines.
-
-        `Device.cache_reach` is where half of a cyclic sweep hits, which is where `cache.swept` has its half.
-        """
-        return self.device.cache_reach
+        """Bytes that L2 holds: what it has less the copies that its parts keep of each other's lines (`cache.swept`'s half)."""
+        return self.device.cache_reach * self.parameters.reach_share
 
     def seconds(self, cycles: float) -> float:
         """Of cycles at the highest clock."""

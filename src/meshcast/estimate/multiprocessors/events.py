@@ -22,12 +22,14 @@ overlap each other). Once the waves of blocks of a kind take equally long, all b
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase, Played, scaled
 
 BUNDLES = 4  # of blocks on an SM that are followed apart
-STEADY = 0.003  # relative difference between the paces of two waves from which on they count as equal
+STEADY = 0.01  # relative difference between the paces of waves from which on they count as equal
+ALIKE = 3  # waves of one pace before others are skipped
 KEPT_WAVES = 2  # that are played after a skip
 _TINY = 1e-9
 
@@ -105,7 +107,7 @@ class _Play:
         held = max(1, min(launch.resident, math.ceil(total / chip.sms)))
         bundle = max(1, held // BUNDLES)
         self.slots = max(1, held // bundle)
-        self.chip, self.launch, self.start = chip, launch, launch.start * bundle
+        self.chip, self.launch, self.bundle = chip, launch, bundle
         self.first = scaled(launch.first, bundle)
         self.grid = _Queue(launch, bundle)
         self.classes = [_SmClass(chip.sms)]
@@ -139,8 +141,11 @@ class _Play:
         phases = self.grid.take(sms.sms)
         if not sms.started or sms.started < self.slots:
             phases = (*self.first, *phases)
-        ready = max(self.now, sms.free_at) + self.start
-        sms.free_at = ready
+        first = sms.started < self.slots
+        start = self.launch.start * (self.chip.parameters.cold_starts if first else 1.0)
+        # The last block of a bundle has started; the start of an SM's first one is part of the launch.
+        ready = max(self.now if first else self.now + start, sms.free_at) + start * (self.bundle - 1)
+        sms.free_at = ready + start
         sms.started += 1
         sms.residents.append(_Resident(phases, ready, kind))
         if sms is self.classes[0] and sms.started > self.slots and sms.started % self.slots == 0:
@@ -151,25 +156,25 @@ class _Play:
     def _mark(self, kind: int) -> None:
         """Notes the begin of a wave, and skips waves that would be like the last ones."""
         self.marks.append((self.now, kind, self.tensor, self.issue, self.cached, self.dram))
-        if len(self.marks) < 3 or any(mark[1] != kind for mark in self.marks[-3:]):
+        if len(self.marks) < ALIKE + 1 or any(mark[1] != kind for mark in self.marks[-ALIKE - 1 :]):
             return
-        before, last, now = self.marks[-3:]
-        pace = now[0] - last[0]
-        if abs(pace - (last[0] - before[0])) > STEADY * pace:
+        paces = [later[0] - earlier[0] for earlier, later in pairwise(self.marks[-ALIKE - 1 :])]
+        if max(paces) - min(paces) > STEADY * paces[-1]:
             return
+        before, now = self.marks[-ALIKE - 1], self.marks[-1]
         wave = self.slots * self.chip.sms
         waves = self.grid.left // wave - KEPT_WAVES
         if waves <= 0:
             return
         # Between two marks as many blocks started as a wave has, but not just their work was done: the pace is that of work.
         whole = [wave * sum(work) for work in zip(*map(_work, self.grid.phases), strict=True)]
-        done = [(new - old) / 2 for new, old in zip(now[2:], before[2:], strict=True)]
+        done = [(new - old) / ALIKE for new, old in zip(now[2:], before[2:], strict=True)]
         ratios = [part / all_of_it for part, all_of_it in zip(done, whole, strict=True) if all_of_it]
         ahead = min(ratios, default=1.0)
         self.grid.skip(waves * wave)
         for sms in self.classes:
             sms.started += waves * self.slots
-        self._advance_clock(waves * (now[0] - before[0]) / 2 / ahead)
+        self._advance_clock(waves * (now[0] - before[0]) / ALIKE / ahead)
         self.tensor, self.issue, self.cached, self.dram = (
             value + waves * part for value, part in zip(now[2:], whole, strict=True)
         )

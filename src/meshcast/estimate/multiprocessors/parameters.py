@@ -22,13 +22,23 @@ class SmParameters:
     )
     start_cycles: float = about(
         "cycles for which a block that starts holds its SM's launch unit",
-        165.0,
+        158.0,
         "loops of 2^16 to 2^28 elements of 2 bytes, which neither bytes nor instructions bound",
+    )
+    cold_starts: float = about(
+        "the same for the blocks that fill an SM first, whose instructions it has yet to fetch, over that",
+        1.15,
+        "loops of 2^16 to 2^20 elements beside those of 2^22 and more",
     )
     drain_cycles: float = about(
         "from the last block's end to the kernel's: its stores arrive, caches are told",
-        350.0,
+        420.0,
         "loops of 4,096 to 2^20 elements",
+    )
+    reach_share: float = about(
+        "share of the device's cache reach at which half of a kernel's own sweep still hits",
+        0.65,
+        "sums and loops over 30 to 70 MB, among them a profile's probes",
     )
     memory_share: float = about(
         "share of the memory's bandwidth that reads reach",
@@ -47,23 +57,38 @@ class SmParameters:
     )
     step_cycles: float = about(
         "a K-step's barriers, which only another block of the SM hides, in cycles",
-        43.0,
+        37.6,
         "products of 2048 x 4096 x 4096 and less",
     )
     epilogue_bytes: float = about(
         "bytes of results that an SM's warps pack and store in a cycle",
-        12.0,
+        9.0,
+        "products whose results are larger than their operands",
+    )
+    epilogue_issue: float = about(
+        "share of that time for which a tile's warps keep their SM's schedulers busy: another tile's can pack in the rest",
+        0.375,
         "products whose results are larger than their operands",
     )
     fill_cycles: float = about(
         "a tile's set-up before its first load: descriptors, barriers, in cycles",
-        2700.0,
+        3465.0,
         "products that take a few microseconds",
+    )
+    coalesced_reads: float = about(
+        "bytes that L2 reads for a byte of operands that tiles fetch: neighbouring SMs ask for the same panels at the same time",
+        0.77,
+        "products of 2048 x 4096 x 4096 and more",
     )
     exchange_cycles: float = about(
         "a block's exchange between warps at the end of a sum, in cycles",
-        200.0,
+        180.0,
         "sums and normalisations of 64 to 1024 rows",
+    )
+    turned_instructions: float = about(
+        "instructions of an element that is turned from a row into a column: addresses, both ways through shared memory",
+        34.0,
+        "transposes of 0.1 to 30 MB among a profile's probes",
     )
     loads_ahead: float = about(
         "loads that a thread of a loop has under way",
@@ -72,7 +97,7 @@ class SmParameters:
     )
     softmax_instructions: float = about(
         "instructions of a score of attention beside its exponential",
-        8.0,
+        9.0,
         "attention by cuDNN, 512 to 8192 keys",
     )
 
@@ -95,7 +120,7 @@ LATENCIES = {
     "Blackwell": Latency(cache=295, memory=860),
 }
 UNKNOWN_LATENCY = LATENCIES["Hopper"]
-# Bytes that an SM reads from L2 a cycle when all of them do: 8.83 TB/s on an H800 of 114 SMs at 1.755 GHz (ChipBenchmarker, as
+# Bytes that all SMs read from L2 a second, which its slices bound and not the SMs: an H800 of 114 SMs (ChipBenchmarker, as
 # above). What a device's file has counts where it is more, and where nothing is listed: those of Hopper's have the rate of a
 # short loop, which the start of its blocks bounds.
-CACHE_READS = {"Hopper": 44.0}
+CACHE_READS = {"Hopper": 8.83e12}

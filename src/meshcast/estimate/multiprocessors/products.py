@@ -143,14 +143,14 @@ def _fed(way: Way, chip: Chip) -> float:
 
 
 def _fetched(way: Way, asked: TileJob, rows: int, columns: int, chip: Chip) -> float:
-    """Bytes of a step from L2: clusters of two share the larger operand."""
+    """Bytes of a step from L2: clusters of two share the larger operand, and requests of neighbours are joined."""
     lhs, rhs = float(way.bm), float(way.bn)
     if chip.generation.clusters and not asked.gathered:
         if rhs >= lhs and rows > 1:
             rhs /= 2
         elif columns > 1:
             lhs /= 2
-    return (lhs + rhs) * STEP_BYTES
+    return (lhs + rhs) * STEP_BYTES * chip.parameters.coalesced_reads
 
 
 def _expected(way: Way, asked: TileJob, chip: Chip) -> float:
@@ -160,7 +160,9 @@ def _expected(way: Way, asked: TileJob, chip: Chip) -> float:
     busiest = held if way.streamed else math.ceil(count / chip.sms)
     rounds = math.ceil(busiest / held)
     step = max(_tensor(way, asked, chip), _fed(way, chip))
-    stored = way.bm * way.bn * (asked.product.width + 2 * ACCUMULATOR_BYTES * way.streamed) / p.epilogue_bytes
+    product = asked.product
+    kept = ACCUMULATOR_BYTES * way.splits if way.splits > 1 else product.width + 2 * ACCUMULATOR_BYTES * way.streamed
+    stored = way.bm * way.bn * kept / p.epilogue_bytes
     alone = steps * (step + p.step_cycles) + chip.latency.cache + stored
     used = min(count, chip.sms)
     fetch = _fetched(way, asked, rows, columns, chip) * steps * count / min(chip.cache_bytes, used * chip.port_bytes)
@@ -197,7 +199,7 @@ def _played(way: Way, asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWor
     packed = (written / count + exchanged) / parameters.epilogue_bytes
     epilogue = Phase(
         least=chip.latency.cache + packed + (2 * chip.latency.cache if way.streamed else 0.0),
-        issue=packed,
+        issue=packed * parameters.epilogue_issue,
         cached=written / count + exchanged,
         dram=chip.dram_bytes(0, to_memory / count),
     )

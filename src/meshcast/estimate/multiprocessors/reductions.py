@@ -23,10 +23,13 @@ from meshcast.estimate.multiprocessors.work import played
 from meshcast.lower import Kernel, short_name
 from meshcast.workload import Reduction
 
-ROW_THREADS = 256  # of a block that goes over rows
+ROW_THREADS = 256  # of a block that goes over rows (openxla/xla, `RowReductionFusion`)
+WARP = 32
+SUMMED = 16  # elements of a row that a thread adds up, if the row has enough
 LOADED = 16  # bytes of a thread's load
 ROW_BYTES = 8192  # of rows that a block goes over at least
 MOST_THREADS = 1024
+MASKING = frozenset({"iota", "compare", "and", "or", "not"})  # what masks of places are made of
 
 
 def reduction(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
@@ -42,13 +45,23 @@ def reduction(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
 
 
 def _rows(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
-    """Rows that are summed, or any pass with sums beside it."""
+    """Rows that are summed, or any pass with sums beside it: 16 elements a thread, whole warps, short rows together."""
     shape, read = kernel.geometry, float(kernel.read_bytes)
-    rows = 1.0
-    if isinstance(shape, Reduction) and shape.dims:
-        rows = math.prod(shape.shape) / max(1, math.prod(shape.shape[d] for d in shape.dims))
-    count = max(1, math.ceil(min(rows, (read + kernel.written_bytes) / ROW_BYTES)))
-    return _passed(kernel, count, ROW_THREADS, LOADED, reduction_instructions(kernel, machine), chip)
+    issued = reduction_instructions(kernel, machine)
+    if not isinstance(shape, Reduction) or not shape.dims:
+        return _passed(kernel, max(1, math.ceil(read / ROW_BYTES)), ROW_THREADS, LOADED, issued, chip)
+    row = max(1, math.prod(shape.shape[d] for d in shape.dims))
+    rows = math.prod(shape.shape) // row
+    across = min(MOST_THREADS, WARP * math.ceil(row / SUMMED / WARP))
+    together = max(1, min(rows, ROW_THREADS // across))
+    width = _loaded_bytes(row, read / max(1, row * rows))
+    return _passed(kernel, max(1, math.ceil(rows / together)), across * together, width, issued, chip)
+
+
+def _loaded_bytes(row: int, width: float) -> float:
+    """Bytes of a thread's load: up to 16 of neighbours, as many as divide a row."""
+    neighbours = next(each for each in (4, 2, 1) if not row % each)
+    return min(float(LOADED), max(1.0, neighbours * width))
 
 
 def _columns(kernel: Kernel, kept: int, reduced: int, chip: Chip, machine: GpuMachine) -> GpuWork:
@@ -60,12 +73,20 @@ def _columns(kernel: Kernel, kept: int, reduced: int, chip: Chip, machine: GpuMa
 
 def _normalised(kernel: Kernel, elements: int, rows: int, chip: Chip, machine: GpuMachine) -> GpuWork:
     """Rows that are summed and written again: a program a row, short rows together."""
-    issued = normalisation_instructions(kernel, elements, rows, machine)
+    issued = normalisation_instructions(kernel, elements, rows, machine) * _repeated(kernel, elements)
     row_bytes = (kernel.read_bytes + kernel.written_bytes) / rows
     together = max(1, int(ROW_BYTES // max(1.0, row_bytes)))
     count = max(1, math.ceil(rows / together))
     threads = min(MOST_THREADS, max(128, 1 << math.ceil(math.log2(max(1.0, elements / rows / 8)))))
     return _passed(kernel, count, threads, LOADED, issued, chip)
+
+
+def _repeated(kernel: Kernel, elements: int) -> float:
+    """What a program computes over what the ops ask for: a mask of places is one for all heads, and is computed in each row."""
+    own = (kernel.vector_flops + kernel.transcendentals) / elements
+    names = [short_name(name) for name in kernel.ops]
+    masking = sum(name in MASKING for name in names) if "iota" in names else 0
+    return 1 + masking / own if own else 1.0
 
 
 def _passed(kernel: Kernel, count: int, threads: int, width: float, issued: float, chip: Chip) -> GpuWork:

@@ -1,15 +1,20 @@
 """Loops over elements, copies and transposes: blocks of 128 threads that load, compute and store.
 
-XLA gives a thread up to four neighbouring elements and a block 128 threads; an SM holds as many blocks as it has threads for.
-A block waits for its loads once (they are under way together), issues its instructions, and stores: stores are not waited
-for, but take their way to L2. What bounds kernels of small results is neither: an SM starts a block in some 160 cycles.
+XLA gives a thread one element, and four neighbours (as many as divide the result) from as many elements on as the GPU holds
+threads: results of 300,000 elements have a quarter of the blocks that those of 260,000 have, and take less time (openxla/xla,
+`ComputeLoopFusionConfig`). An SM holds as many blocks as it has threads for. A block waits for its loads once (they are under
+way together), issues its instructions, and stores: stores are not waited for, but take their way to L2. What bounds kernels of
+small results is neither: an SM starts a block in some 160 cycles.
+
+A transpose that leaves the innermost dimension where it is is such a loop. One that turns it goes through tiles of 32 x 32
+elements in shared memory, a block each: rows in, a barrier, columns out.
 """
 
 from __future__ import annotations
 
 import math
 
-from meshcast.estimate.gpu.elementwise import BLOCK, LoopDemand, blocks, loop_demand
+from meshcast.estimate.gpu.elementwise import BLOCK, MOST_JOINED, LoopDemand, even_factor, loop_demand
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.multiprocessors.cache import misses
 from meshcast.estimate.multiprocessors.chip import Chip
@@ -19,19 +24,28 @@ from meshcast.lower import Kernel, Recency
 from meshcast.workload import element_bytes
 
 COPIED = 16 * BLOCK  # bytes of a copy that a block moves at least: 16 a thread
-TRANSPOSED = 4.0  # instructions of an element that goes through shared memory
+TILE = 32 * 32  # elements of a block that turns rows into columns (openxla/xla, `TransposeFusion`)
 
 
 def loop(demand: LoopDemand, chip: Chip, machine: GpuMachine) -> GpuWork:
-    """A loop over elements."""
-    count = max(1, math.ceil(blocks(demand.elements, machine)))
-    if not demand.bounded:  # a copy's threads take as much as an SM's blocks hold at once, one piece after the other
+    """A loop over elements; one that joins a few pieces goes over the largest of them, and does each on the way."""
+    joined = 1 < len(demand.pieces) <= MOST_JOINED
+    count = launched_blocks(demand.elements, chip, demand.pieces if joined else ())
+    if not demand.bounded and not joined:  # a copy's threads take what an SM's blocks hold at once, piece after piece
         moved = demand.read + demand.written
         count = max(1, min(math.ceil(moved / COPIED), chip.sms * chip.core.threads // BLOCK * 4))
     return _streamed(
         count, demand.read, demand.written, demand.issued + demand.finding, demand.cycles, chip, demand.recency,
-        started=demand.bounded,
+        started=demand.bounded or joined,
     )  # fmt: skip
+
+
+def launched_blocks(elements: float, chip: Chip, pieces: tuple[int, ...] = ()) -> int:
+    """Blocks of a loop: of one element a thread below as many as the GPU holds threads, of up to four from there on."""
+    largest = elements * max(pieces) / sum(pieces) if pieces else elements
+    many = largest >= chip.sms * chip.core.threads
+    a_thread = math.gcd(even_factor(largest), *pieces) if many else 1
+    return max(1, math.ceil(largest / (BLOCK * a_thread)))
 
 
 def loop_fusion(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
@@ -42,17 +56,22 @@ def loop_fusion(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
 def transpose(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     """A transpose on its own."""
     width = element_bytes(kernel.dtype)
-    return transposed(kernel.written_bytes / width, width, chip, machine, kernel.recency)
+    elements = kernel.written_bytes / width
+    if "turned" not in kernel.flags:
+        count = launched_blocks(elements, chip)
+        return _streamed(count, kernel.read_bytes, kernel.written_bytes, 0.0, 0.0, chip, kernel.recency)
+    return transposed(elements, width, chip, machine, kernel.recency)
 
 
 def transposed(
     elements: float, width: float, chip: Chip, machine: GpuMachine, recency: Recency | None = None
 ) -> GpuWork:
-    """A transpose, with as many elements a thread as a loop; those of one byte are moved one by one."""
-    count = max(1, math.ceil(blocks(elements, machine)))
-    lanes = chip.lanes / machine.parameters.byte_transpose if width <= 1 else TRANSPOSED
+    """A transpose through tiles in shared memory; elements of one byte are moved one by one."""
+    p = chip.parameters
+    count = max(1, math.ceil(elements / TILE))
+    lanes = chip.lanes / machine.parameters.byte_transpose if width <= 1 else p.turned_instructions
     bytes_moved = elements * width
-    return _streamed(count, bytes_moved, bytes_moved, elements * lanes, 0.0, chip, recency)
+    return _streamed(count, bytes_moved, bytes_moved, elements * lanes, p.exchange_cycles, chip, recency)
 
 
 def _streamed(

@@ -21,8 +21,10 @@ LAYER_SIMULATORS = {
 DEFAULT_SIMULATOR = next(iter(LAYER_SIMULATORS))
 # Models of whole kernels on one generation alone, and the TPU compiler's name for it.
 GENERATION_MODELS = {"scalesim-tpu": "v4"}
+# Simulators of others for GPUs, beside our own, which has no name to be asked for by.
+GPU_SIMULATORS = {"llmcompass": "meshcast.estimate.outside.llmcompass:LlmCompass"}
 # What `--simulator` can name at fidelity `simulated`.
-SIMULATORS = (*LAYER_SIMULATORS, *GENERATION_MODELS)
+SIMULATORS = (*LAYER_SIMULATORS, *GENERATION_MODELS, *GPU_SIMULATORS)
 
 
 class LayerSimulator(Protocol):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import Rows, format_bytes, format_time, shown
-from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels
+from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, light_seconds
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.program.data_loops import with_data_loops
 from meshcast.jobs.program.feasibility import held_memory, memory_verdict
@@ -261,8 +261,14 @@ class Run:
         if self.workload.data_loops and self.whole and self.interval:
             answer = with_data_loops(answer, self)
         if self.whole and not self.brief:
-            answer = with_trust(answer, self.cluster, self.options)
+            answer = with_trust(answer, self.cluster, self.options, light=self._at_light)
         return replace(answer, seconds=time.perf_counter() - started)
+
+    def _at_light(self) -> float:
+        """Seconds of all compute kernels, one after the other, at the speed of light and the highest clock."""
+        boost = max(1.0, self.device.clock_hz / self.device.peak_clock_hz)
+        light = light_seconds(self.executes.computing, self.device)
+        return float(self.executes.counts @ light) / boost
 
     @property
     def fidelity(self) -> str:

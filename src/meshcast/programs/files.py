@@ -83,7 +83,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     if data[:2] == GZIP_MAGIC:
         data = _decompressed(data, where)
     if not data.strip():
-        raise InputError("the file is empty", where=where)
+        raise InputError("the file is empty", where=where, fix="write or copy the program again")
     digest = hashlib.sha256(data).hexdigest()
     if data.startswith(BYTECODE):
         _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)

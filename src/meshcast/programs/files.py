@@ -35,7 +35,9 @@ def size_limit() -> int:
     """Largest text, without the contents of large constants, that is parsed without being asked twice."""
     text = os.environ.get(SIZE_LIMIT_VARIABLE, "")
     if text and not text.isdecimal():
-        raise UsageError(f"{text!r} is not a number of bytes", where=SIZE_LIMIT_VARIABLE)
+        raise UsageError(
+            f"{text!r} is not a number of bytes", where=SIZE_LIMIT_VARIABLE, fix="write it in digits, such as 536870912"
+        )
     return int(text or DEFAULT_SIZE_LIMIT)
 
 

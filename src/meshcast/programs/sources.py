@@ -112,7 +112,9 @@ class NamedSource:
     def _of_function(self, head: str, function: str, options: CaptureOptions) -> Program:
         if options.settings:
             raise UsageError(
-                "--set applies to models of the zoo; give the function defaults instead", where=self.called
+                "--set applies to models of the zoo; give the function defaults instead",
+                where=self.called,
+                fix="leave --set out, and write the values into the function",
             )
         key = (options.platform, options.kernels, _sizes(options))
         return self._kept.answer(key, lambda: self._captured(head, function, options))
@@ -200,7 +202,11 @@ def _captured_model(
         if not settings:
             raise
         said = ", ".join(f"{key}={value}" for key, value in given)
-        raise UsageError(f"{builder.name} cannot be built with {said}: {error}", where="--set") from error
+        raise UsageError(
+            f"{builder.name} cannot be built with {said}: {error}",
+            where="--set",
+            fix="leave out what it names, or give it another value: meshcast models NAME has all settings",
+        ) from error
     program = capture(fn, *args, name=builder.name, platform=platform, options=jit_options)
     return replace(program, notes=builder.remarks(None if mesh is None else dict(mesh), **settings))
 

@@ -223,5 +223,5 @@ def _json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise unreadable(path, error) from None
     if not isinstance(found, dict):
-        raise InputError("is no object", where=str(path))
+        raise InputError("is no object", where=str(path), fix="have the folder written again: meshcast explore")
     return found

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TEXT_WIDTH, WIDE = 100, 120
 COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
+_FOLDED = 12  # columns of a terminal that text is still read in, a word a line
 BAR, BAR_CELLS = "█", 24
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
@@ -140,16 +141,38 @@ def _render(console: Console, sections: Iterable[Section]) -> None:
         if section.title:
             console.print(Text(section.title, style="bold"))
         if section.rows:
-            console.print(Padding(_rich_table(section, console.width), (0, 0, 0, 2), expand=False))
+            kept = _kept_columns(section, console.width)
+            console.print(Padding(_rich_table(section, kept, console.width), (0, 0, 0, 2), expand=False))
+            if left_out := _left_out(section, kept):
+                said = f"a wider terminal also has {', '.join(left_out)}"
+                console.print(Padding(Text(said, style="dim"), (0, 0, 0, 2)))
         if section.note:
             console.print(Padding(Text(section.note, style="dim"), (0, 0, 0, 2)))
 
 
-def _rich_table(section: Section, width: int) -> Table:
+def _kept_columns(section: Section, width: int) -> list[int]:
+    """The columns that a terminal has room for: what a row is of comes first, then numbers that are whole."""
+    kept = [index for index, column in enumerate(section.columns) if width >= WIDE or not column.extra]
+    if _natural_width(section, kept) > width:  # bars say nothing that the numbers beside them do not
+        kept = [index for index in kept if not _is_bars(section, index)]
+    while len(kept) > 2 and _least_width(section, kept) > width:
+        kept.pop()
+    return kept
+
+
+def _left_out(section: Section, kept: Sequence[int]) -> list[str]:
+    """Titles of columns that there was no room for; extras and bars aside, which say nothing new."""
+    return [
+        column.title
+        for index, column in enumerate(section.columns)
+        if index not in kept and not column.extra and column.title
+    ]
+
+
+def _rich_table(section: Section, kept: Sequence[int], width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    kept = [index for index, column in enumerate(section.columns) if width >= WIDE or not column.extra]
     gap = 2 if width >= TEXT_WIDTH or len(kept) <= 5 else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=_has_head(section))
     for column in (section.columns[index] for index in kept):
@@ -161,6 +184,27 @@ def _rich_table(section: Section, width: int) -> Table:
                 cell.no_wrap, cell.overflow = True, "ellipsis"
         table.add_row(*cells, style="dim" if not row[0] else "bold green" if section.emphasis else "")
     return table
+
+
+def _natural_width(section: Section, kept: Sequence[int]) -> int:
+    """Columns of a terminal that a section takes where nothing is folded."""
+    texts = ([section.columns[index].title, *(row[index] for row in section.rows)] for index in kept)
+    return sum(2 + max(map(len, each)) for each in texts)
+
+
+def _least_width(section: Section, kept: Sequence[int]) -> int:
+    """Columns of a terminal below which a section cannot be read: numbers are not folded, nor is what a row is of."""
+    return sum(
+        width if index == kept[0] or section.columns[index].align == "right" else min(width, _FOLDED)
+        for index in kept
+        for width in [_natural_width(section, [index])]
+    )
+
+
+def _is_bars(section: Section, index: int) -> bool:
+    """Whether a column has bars and nothing else."""
+    cells = {row[index][:1] for row in section.rows if row[index]}
+    return cells == {BAR}
 
 
 def _has_head(section: Section) -> bool:

@@ -132,7 +132,7 @@ function others(config, held) {
     if (p.problem) return h("tr", { title: p.problem.message }, h("td", {}, on), h("td", { colspan: 4 }, p.problem.message));
     return h("tr", { "data-on": on }, h("td", {}, on), h("td", { class: "number", "data-value": p.step_time_s }, p.feasible ? format.time(p.step_time_s) : "does not fit"), h("td", { class: "number" }, against(p)), h("td", { class: "number" }, format.percent(p.mfu)), h("td", { class: "number" }, format.percent(p.memory_bytes.peak / p.memory_bytes.capacity)));
   });
-  return h("div", { class: "scroll hardware" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, h("th", {}, "on"), h("th", { class: "number" }, "step"), h("th", { class: "number", title: "Step time / that of the first" }, "to first"), h("th", { class: "number" }, "MFU"), h("th", { class: "number" }, "memory"))), h("tbody", {}, rows)));
+  return h("div", { class: "scroll hardware" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, h("th", {}, "on"), h("th", { class: "number" }, "step"), h("th", { class: "number", title: "Step time / that of the first" }, "to first"), h("th", { class: "number" }, "MFU"), h("th", { class: "number", title: "Peak memory / what a device has" }, "memory"))), h("tbody", {}, rows)));
 }
 
 function foot(config, p) {

@@ -66,7 +66,15 @@ class ExplorationSection(TypedDict):
 
 
 def is_exploration(folder: Path) -> bool:
-    """Whether a folder is a search's."""
+    """Whether a folder is a search's.
+
+    Raises:
+        InputError: It is, and has no point yet.
+    """
+    begun = (folder / SPACE).is_file() and (folder / ENVIRONMENT).is_file()
+    if begun and not (folder / POINTS).is_file():
+        fix = f"go on with it: meshcast explore SPACE.toml -o {folder} --resume"
+        raise InputError("is of a search that was ended before its first point", where=str(folder), fix=fix)
     return (folder / POINTS).is_file() and (folder / ENVIRONMENT).is_file()
 
 

@@ -153,7 +153,7 @@ const reportPlots = (Page) => {
         xAxis: category("to rank", { nameGap: 26 }),
         yAxis: category("from rank", { inverse: true, nameGap: 40 }),
         visualMap: {
-          show: width >= 560, right: 8, top: "middle", itemHeight: side * 0.6, itemWidth: 14, calculable: false, hoverLink: false, textStyle: { color: Page.colour("soft"), fontSize: 11 },
+          show: width >= 560, left: Math.min(width - 80, (width + side) / 2 + 24), top: "middle", itemHeight: side * 0.6, itemWidth: 14, calculable: false, hoverLink: false, textStyle: { color: Page.colour("soft"), fontSize: 11 },
           text: [10 ** high, 10 ** low].map((size) => Units.shown(size, "B")),
           min: high > low ? low : low - 1, max: high, dimension: 2, inRange: { color: Page.isDark() ? ["#182033", "#3d6bd0", "#9fc0ff"] : ["#edf2fd", "#6f9bf0", "#143d92"] },
         },

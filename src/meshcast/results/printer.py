@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
+from meshcast.results.column_room import BAR, WIDE, has_head, kept_columns, titles_left_out
 from meshcast.results.lowered_by import LOWERING_NOTES
 
 if TYPE_CHECKING:
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
     from meshcast.results.prediction import Prediction
     from meshcast.simulate import MemoryUse
 
-TEXT_WIDTH, WIDE = 100, 120
+TEXT_WIDTH = 100
 COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
-_FOLDED = 12  # columns of a terminal that text is still read in, a word a line
-BAR, BAR_CELLS = "█", 24
+BAR_CELLS = 24
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
 FIDELITY_NOTES = {"roofline": "a speed-of-light bound: its interval opens upwards only"}
@@ -141,32 +141,13 @@ def _render(console: Console, sections: Iterable[Section]) -> None:
         if section.title:
             console.print(Text(section.title, style="bold"))
         if section.rows:
-            kept = _kept_columns(section, console.width)
+            kept = kept_columns(section, console.width)
             console.print(Padding(_rich_table(section, kept, console.width), (0, 0, 0, 2), expand=False))
-            if left_out := _left_out(section, kept):
+            if left_out := titles_left_out(section, kept):
                 said = f"a wider terminal also has {', '.join(left_out)}"
                 console.print(Padding(Text(said, style="dim"), (0, 0, 0, 2)))
         if section.note:
             console.print(Padding(Text(section.note, style="dim"), (0, 0, 0, 2)))
-
-
-def _kept_columns(section: Section, width: int) -> list[int]:
-    """The columns that a terminal has room for: what a row is of comes first, then numbers that are whole."""
-    kept = [index for index, column in enumerate(section.columns) if width >= WIDE or not column.extra]
-    if _natural_width(section, kept) > width:  # bars say nothing that the numbers beside them do not
-        kept = [index for index in kept if not _is_bars(section, index)]
-    while len(kept) > 2 and _least_width(section, kept) > width:
-        kept.pop()
-    return kept
-
-
-def _left_out(section: Section, kept: Sequence[int]) -> list[str]:
-    """Titles of columns that there was no room for; extras and bars aside, which say nothing new."""
-    return [
-        column.title
-        for index, column in enumerate(section.columns)
-        if index not in kept and not column.extra and column.title
-    ]
 
 
 def _rich_table(section: Section, kept: Sequence[int], width: int) -> Table:
@@ -174,7 +155,7 @@ def _rich_table(section: Section, kept: Sequence[int], width: int) -> Table:
     from rich.text import Text
 
     gap = 2 if width >= TEXT_WIDTH or len(kept) <= 5 else 1
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=_has_head(section))
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=has_head(section))
     for column in (section.columns[index] for index in kept):
         table.add_column(column.title, justify=column.align, no_wrap=column.align == "right", overflow="fold")
     for row in section.rows:
@@ -186,31 +167,6 @@ def _rich_table(section: Section, kept: Sequence[int], width: int) -> Table:
     return table
 
 
-def _natural_width(section: Section, kept: Sequence[int]) -> int:
-    """Columns of a terminal that a section takes where nothing is folded."""
-    texts = ([section.columns[index].title, *(row[index] for row in section.rows)] for index in kept)
-    return sum(2 + max(map(len, each)) for each in texts)
-
-
-def _least_width(section: Section, kept: Sequence[int]) -> int:
-    """Columns of a terminal below which a section cannot be read: numbers are not folded, nor is what a row is of."""
-    return sum(
-        width if index == kept[0] or section.columns[index].align == "right" else min(width, _FOLDED)
-        for index in kept
-        for width in [_natural_width(section, [index])]
-    )
-
-
-def _is_bars(section: Section, index: int) -> bool:
-    """Whether a column has bars and nothing else."""
-    cells = {row[index][:1] for row in section.rows if row[index]}
-    return cells == {BAR}
-
-
-def _has_head(section: Section) -> bool:
-    return any(column.title for column in section.columns)
-
-
 def _html(section: Section) -> str:
     def line(tag: str, cells: Iterable[str]) -> str:
         pairs = zip(cells, section.columns, strict=False)
@@ -220,7 +176,7 @@ def _html(section: Section) -> str:
 
     parts = [f"<b>{html.escape(section.title)}</b>"] if section.title else []
     if section.rows:
-        head = line("th", (column.title for column in section.columns)) if _has_head(section) else ""
+        head = line("th", (column.title for column in section.columns)) if has_head(section) else ""
         parts.append(f"<table>{head}{''.join(line('td', row) for row in section.rows)}</table>")
     if section.note:
         parts.append(f'<div style="opacity:.7">{html.escape(section.note)}</div>')

@@ -7,8 +7,8 @@ import pytest
 
 from meshcast.base.units import format_energy
 from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance, Timed
+from meshcast.results.column_room import BAR
 from meshcast.results.printer import (
-    BAR,
     format_power,
     percent,
     prediction_html,

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "explore": "base hardware zoo programs results options jobs",
     "report": "base hardware programs workload lower estimate simulate results options jobs traces recorded explore",
     "plots": "base explore results",
-    "serve": "base hardware zoo programs lower options jobs explore report",
+    "serve": "base hardware zoo programs lower options jobs tables explore report",
     "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs tables traces evidence "
     "recorded synthetic explore report plots serve",
 }

@@ -133,6 +133,27 @@ def test_what_is_refused(written: Meshcast) -> None:
     assert written(*ASKED, "--no-folder", "--json").code == 2
 
 
+@pytest.mark.parametrize(
+    ("more", "fix"),
+    [
+        ('fidelity = "roofline"', "write it below [options]"), ("batch = 4", "below [set]"),
+        ("device = 8", "did you mean 'devices'?"),
+    ],
+)  # fmt: skip
+def test_keys_outside_of_their_table_say_where_they_belong(written: Meshcast, more: str, fix: str) -> None:
+    Path("space.toml").write_text(SPACE.replace("\n[set]", f"{more}\n\n[set]"))
+    answer = written(*ASKED, "--no-folder")
+    assert (answer.code, fix in answer.err) == (2, True), answer.err
+
+
+def test_a_space_of_one_point_says_how_to_make_more(written: Meshcast) -> None:
+    Path("space.toml").write_text(SPACE.partition("plans =")[0] + SPACE.partition("\n\n")[2].partition("[hardware]")[0])
+    answer = written(*ASKED, "--no-folder")
+    assert answer.code == 0
+    assert "1 point: 1 predicted" in answer.out
+    assert "the space has one point" in answer.err
+
+
 def test_where_nothing_runs_it_is_said_why(written: Meshcast) -> None:
     Path("space.toml").write_text(SPACE + '[limits]\nstep_time = "1 ns"\n')
     answer = written(*ASKED, "--no-folder")

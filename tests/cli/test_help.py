@@ -41,6 +41,13 @@ def test_every_help_has_examples_that_the_parser_takes(verb: str) -> None:
         parsed.make_context(verb, rest, resilient_parsing=False)
 
 
+def test_help_is_asked_for_in_every_way(meshcast: Meshcast) -> None:
+    whole = meshcast("--help").out
+    assert meshcast("-h").out == meshcast("help").out == whole
+    assert "..." not in whole.partition("Commands:")[2], "no summary is cut off"
+    assert meshcast("help", "predict").out == meshcast("predict", "-h").out == meshcast("predict", "--help").out
+
+
 def test_examples_are_of_verbs_that_there_are() -> None:
     assert set(EXAMPLES) == set(COMMANDS)
     assert set(VERBS) <= set(COMMANDS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from meshcast.zoo import models
 from tests.cli.conftest import Meshcast
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "huggingface"
@@ -19,6 +20,15 @@ def test_models_are_listed_with_their_parameters(meshcast: Meshcast) -> None:
     assert (found["llama3-8b-decode"]["model"], found["llama3-8b-decode"]["mode"]) == ("llama3-8b", "decode")
     table = meshcast("models").out
     assert "671,026,419,200" in table
+
+
+@pytest.mark.parametrize("width", ["40", "60", "100"])
+def test_names_stay_whole_in_a_narrow_terminal(meshcast: Meshcast, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    lines = meshcast("models").out.splitlines()
+    assert max(map(len, lines)) <= int(width)
+    first = {line.split(" ")[0] for line in lines}
+    assert set(models()) <= first
 
 
 def test_a_models_settings(meshcast: Meshcast) -> None:

@@ -77,6 +77,8 @@ def test_the_largest_microbatch_that_fits(meshcast: Meshcast) -> None:
     ("more", "code", "said"),
     [
         (("--try", "tensor=2"), 2, "tensor"),
+        (("--try", "mbss=2"), 2, '"where": "--try"'),
+        (("--within", "2"), 2, "--within '2 s'"),
         (("--try", "tp"), 2, "KEY=VALUE"),
         (("--for", "speed"), 2, "no objective 'speed'"),
         (("--for", "cost"), 2, "price"),
@@ -98,6 +100,7 @@ def test_a_batch_that_no_plan_divides_has_no_plan(meshcast: Meshcast) -> None:
     answer = meshcast(*asked, "--json", "--try", "dp=4")
     assert answer.code == 3
     assert answer.lines[-1]["error"]["code"] == "infeasible"
+    assert "leave open what --plan pp=1 decides" in answer.lines[-1]["error"]["fix"]
 
 
 def test_a_program_has_no_plans(meshcast: Meshcast) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import re
-import shlex
 import subprocess
 import sys
 from functools import cache
@@ -18,31 +16,10 @@ from meshcast.base.child import child_environment
 from meshcast.cli.app import app
 from tests.documentation.command_line import exit_code
 from tests.documentation.pages import PAGES, ROOT, Command, commands, mentions, prose
+from tests.documentation.running import lacks_an_extra, not_run, words_of
 from tests.documentation.workspace import write_workspace
 from tests.evidence.calibrate.small_cpu import measure_little
 
-# What would take minutes is run with these words added: the same command, over fewer rows.
-BOUNDS = {
-    r"calibrate --profile(?!.*--families)": "--families gemm",
-    r"calibrate --profile": "--limit 2 --minutes 0.2",
-    r"predict (?!.*--levers)": "--levers none",  # tests/jobs/levers runs them
-    r"report (?!designs)(?!.*--levers)": "--levers none",
-    r"compare out/llama": "--fidelity roofline",
-    r"validate runs": "--limit 1",
-    r"validate programs data/measured/h200-(zoo|corpus-steps)": "--limit 1",
-}
-# Not run here, with the reason. Their files and flags are still checked.
-NOT_RUN = {
-    r"^make (?!demo)": "the target's recipe is checked by `make -n`",
-    r"doctor --install": "fetches packages; tests/estimate/outside runs what it installs",
-    r"^meshcast (plan|explore) ": "minutes of searching; tests/explore/test_recipes.py runs them, made smaller",
-    r"^meshcast serve": "serves until it is ended; tests/serve/test_browser.py starts it",
-    r"^python benchmarks/": "minutes of measuring",
-    r"^meshcast validate generated": "minutes of predictions; tests/synthetic evaluates small graphs",
-    r"^python -m benchmarks\.": "needs the libraries whose programs it captures",
-    r"^python -m venv ": "an environment that nothing here uses",
-    r"^python -m meshcast\.": "minutes of fitting; tests/evidence fits small tables",
-}
 WITH_COMMANDS = [page for page in PAGES if commands(page)]
 
 
@@ -56,16 +33,16 @@ def test_every_command_of_the_page_runs(
     measure_little(monkeypatch)
     ran: set[str] = set()
     for command in commands(page):
-        if command.is_synopsis or _reason(command) or command.text in ran:
+        if command.is_synopsis or not_run(command.text) or command.text in ran:
             continue
         ran.add(command.text)
         if command.text == "make demo":
             continue  # test_readme.py
-        code = exit_code(_arguments(command))
+        code = exit_code(words_of(command.text))
         out, err = capfd.readouterr()
         assert "Traceback" not in err, f"{command}\n{err}"
-        if code == 4 and ("pip install " in err or "meshcast doctor --install" in err):
-            continue  # an extra that is not installed here, named with the command that brings it
+        if code == 4 and lacks_an_extra(err):
+            continue
         assert code == 0, f"{command}\nexit code {code}\n{err}"
         assert out.strip(), f"{command} says nothing"
 
@@ -133,22 +110,6 @@ def _recipes(*targets: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def _reason(command: Command) -> str:
-    return next((reason for pattern, reason in NOT_RUN.items() if re.search(pattern, command.text)), "")
-
-
-def _arguments(command: Command) -> list[str]:
-    """The words of a command as a shell would hand them over."""
-    text = command.text
-    for pattern, bound in BOUNDS.items():
-        if re.search(pattern, text):
-            text += " " + bound
-    words = []
-    for word in shlex.split(text):
-        words += (sorted(glob.glob(word)) or [word]) if "*" in word else [word]
-    return words
 
 
 def _flags(text: str) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -57,3 +59,21 @@ def test_the_docs_have_links_to_check() -> None:
     found = addresses(PAGES)
     assert len(found) > 20
     assert all("](" not in address and " " not in address for address in found)
+
+
+def test_links_are_addresses_that_a_browser_would_ask_for() -> None:
+    """Without a network their form is all that can be held: a host that has a name, nothing left over of the sentence around."""
+    for address in addresses(PAGES):
+        parts = urlsplit(address)
+        assert parts.scheme == "https", address
+        assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}", parts.netloc), address
+        assert re.fullmatch(r"[A-Za-z0-9._~/-]*", parts.path), address
+        assert "//" not in parts.path, address
+        assert not parts.path.endswith((".", ",", "-", "_")), address
+        if parts.netloc == "github.com":
+            owner_and_name, _, rest = parts.path.strip("/").partition("/")[2].partition("/")
+            assert owner_and_name, address
+            kind, _, place = rest.partition("/")
+            assert not rest or (kind in ("blob", "tree", "issues", "pull", "releases", "wiki") and place), address
+        if parts.netloc == "arxiv.org":
+            assert re.fullmatch(r"/(abs|pdf)/\d{4}\.\d{4,5}(v\d+)?", parts.path), address

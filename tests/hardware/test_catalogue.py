@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshcast import hardware
-from meshcast.hardware import Cluster, Device, table
+from meshcast.hardware import Cluster, Device, catalogue_name, resolve, table
 
 CATALOGUE = hardware.catalogue()
 FILES = sorted((Path(hardware.__file__).parent / "catalogue").glob("*/*.toml"))
@@ -30,6 +30,23 @@ def test_contract_names_resolve(name: str) -> None:
     cluster = hardware.resolve(name)
     assert name in (cluster.name, cluster.device.name)
     assert cluster.levels
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("H200", "h200"), ("NVIDIA H100 SXM", "h100-sxm"), ("DGX H100", "dgx-h100"), ("h100_sxm", "h100-sxm"),
+        ("v5p", "tpu-v5p"), ("TPU v6e", "tpu-v6e"), ("tpuv5p pod", "tpu-v5p-pod"), ("AMD MI300X", "mi300x"),
+    ],
+)  # fmt: skip
+def test_hardware_goes_by_other_spellings(written: str, name: str) -> None:
+    assert catalogue_name(written) == name
+    assert resolve(written) == resolve(name)
+
+
+@pytest.mark.parametrize("written", ["h", "dgx", "tpu", "h100 sxm 9", "", "x/h200"])
+def test_what_is_no_spelling_is_unknown(written: str) -> None:
+    assert catalogue_name(written) is None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -41,7 +41,7 @@ def test_a_prediction_is_drawn_with_its_roofs(tmp_path: Path, capsys: pytest.Cap
     assert exit_code(words) == 0
     assert "step time" in capsys.readouterr().out
     drawn = out.read_text(encoding="utf-8")
-    for text in ("FLOPs per byte of memory", "seconds of a step", "tanh on 1 x h200"):
+    for text in ("FLOPs per byte of memory", "seconds of a step", "tanh on 1 x h200", "memory 4.8 TB/s", "s, 0.0 %"):
         assert text in drawn
 
 

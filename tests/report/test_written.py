@@ -126,3 +126,12 @@ def test_from_python(program: Path, tmp_path: Path) -> None:
     assert command.startswith("meshcast report ")
     with pytest.raises(UsageError, match=r"is no HTML"):
         package.write_report(program, tmp_path / "a.pdf", on="h200")
+
+
+def test_a_search_without_a_point_says_how_to_go_on(meshcast: Meshcast, tmp_path: Path) -> None:  # noqa: F811
+    folder = tmp_path / "begun"
+    folder.mkdir()
+    for name in ("space.toml", "environment.json", "summary.json"):
+        (folder / name).write_text("{}")
+    answer = meshcast("report", str(folder), "-o", "begun.html")
+    assert (answer.code, "ended before its first point" in answer.err, "--resume" in answer.err) == (2, True, True)

@@ -7,6 +7,7 @@ import pytest
 
 from meshcast.base.units import format_energy
 from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance, Timed
+from meshcast.results.column_room import BAR
 from meshcast.results.printer import (
     format_power,
     percent,
@@ -137,6 +138,13 @@ def test_breakdown_adds_up() -> None:
     assert "mostly compute" in section.title
 
 
+def test_bars_give_way_in_a_narrow_terminal() -> None:
+    assert BAR in sections_text(prediction_sections(ONE), width=80)
+    narrow = sections_text(prediction_sections(ONE), width=40)
+    assert BAR not in narrow
+    assert "exposed communication" in narrow, "words stay whole"
+
+
 @pytest.mark.parametrize(
     "fragment",
     [
@@ -206,7 +214,7 @@ def test_infeasible_has_no_time() -> None:
 
 
 @pytest.mark.parametrize("prediction", [ONE, MANY, TOO_LARGE])
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
 def test_lines_fit_the_terminal(prediction: Prediction, width: int) -> None:
     lines = sections_text(prediction_sections(prediction), width=width).splitlines()
     assert max(map(len, lines)) <= width

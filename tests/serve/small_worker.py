@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -22,11 +23,11 @@ class SmallWorker(PageWorker):
 
     def _answers(self) -> dict[str, Callable[[Mapping[str, Any], bytes], tuple[str, bytes]]]:
         return {
-            "choices": lambda question, data: self._does(question["asked"]["model"]),
+            "choices": lambda question, data: self._does(question["asked"]["model"], question["asked"]["on"]),
             "program": lambda question, data: self._does(question["name"]),
         }
 
-    def _does(self, name: str) -> tuple[str, bytes]:
+    def _does(self, name: str, on: str = "") -> tuple[str, bytes]:
         self._asked_so_far += 1
         match name.split("-")[0]:
             case "sleeps":
@@ -40,10 +41,15 @@ class SmallWorker(PageWorker):
             case "keeps":
                 self._kept = b"x" * 2**28
         said = "x" * int(name.split("-")[1]) if name.startswith("says-") else ""
-        return (
-            "application/json",
-            f'{{"process": {os.getpid()}, "asked": {self._asked_so_far}, "said": "{said}"}}'.encode(),
-        )
+        told = {
+            "process": os.getpid(),
+            "asked": self._asked_so_far,
+            "said": said,
+            "name": name,
+            "on": on,
+            "mode": "train",
+        }
+        return "application/json", json.dumps(told).encode()
 
 
 if __name__ == "__main__":

@@ -149,6 +149,20 @@ def test_controls_compare_and_share(tab: Any, browser: Any) -> None:
     other.close()
 
 
+def test_a_link_opens_in_the_page_that_is_open_and_may_call_things_otherwise(tab: Any, address: str) -> None:
+    """A link differs from the page's own address behind the `#` alone, for which browsers load nothing."""
+    _settled(tab)
+    tab.goto(_link(address, {**TINY, "model": "Llama3 Tiny", "on": ["DGX H100", "h200"], "devices": 2, "plan": "tp=2"}))
+    tab.wait_for_selector('[data-card="0"] header .sub:has-text("tp=2")')
+    _settled(tab)
+    assert (tab.input_value("#model"), tab.input_value("#on")) == ("llama3-tiny", "dgx-h100")
+    # Other hardware stands above the sections, with its time against the first.
+    rows = tab.locator('[data-card="0"] .hardware tr[data-on]').evaluate_all("all => all.map(each => each.dataset.on)")
+    assert rows == ["dgx-h100", "h200"]
+    above, headline = (tab.locator(each).bounding_box() for each in ('[data-card="0"] .hardware', "#headline"))
+    assert above["y"] < headline["y"]
+
+
 def test_a_program_is_dropped_and_a_wrong_one_is_told(tab: Any, tmp_path: Path) -> None:
     _settled(tab)
     tab.click("#kind-program")

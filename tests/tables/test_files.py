@@ -74,6 +74,8 @@ def test_toml_has_tables(tmp_path: Path) -> None:
         ("a.csv", "rows,dim,indices\n1,4,sample:gone.txt\n", "no file"),
         ("a.csv", "", "0 tables"),
         ("a.json", "[1]", "no list of tables"),
+        ("a.json", '[{"rows": true, "dim": 4}]', "rows is True"),
+        ("a.json", '{"tables": [{"name": "a", "rows": 1, "dim": 4}], "constraints": {"a": 5}}', "constraints of 'a'"),
         ("a.json", "{", "a.json"),
         ("a.toml", "rows = [", "a.toml"),
     ],

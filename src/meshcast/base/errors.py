@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+_MOST_NAMES = 40  # that a message lists one by one
+
 
 class MeshcastError(Exception):
     """An outcome the user can act on; `exit_code` follows the command line's contract."""
@@ -106,13 +108,27 @@ class UnsupportedError(MeshcastError):
     exit_code = 4
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint naming the closest known spelling, or the known names when nothing is close."""
-    candidates = sorted(known)
-    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) -> str:
+    """A hint naming the closest known spelling, or the known names when nothing is close.
+
+    Capitals, and whether parts are joined by a dash, an underscore or a space, make no distance.
+
+    Args:
+        name: What was written.
+        known: What could have been.
+        listed_by: The command that lists all names, which is named in place of more names than anybody reads.
+    """
+    candidates = {_joined(each): each for each in sorted(known, reverse=True)}
+    close = difflib.get_close_matches(_joined(name), candidates, n=1, cutoff=0.6)
     if close:
-        return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(candidates)
+        return f"did you mean {candidates[close[0]]!r}?"
+    if listed_by is not None and len(candidates) > _MOST_NAMES:
+        return f"`{listed_by}` lists all {len(candidates)}"
+    return "known: " + ", ".join(sorted(candidates.values()))
+
+
+def _joined(name: str) -> str:
+    return name.lower().replace("_", "-").replace(" ", "-")
 
 
 def expect(value: object, kinds: type | tuple[type, ...], what: str, *, where: str, fix: str | None = None) -> None:

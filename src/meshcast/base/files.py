@@ -271,7 +271,7 @@ def json_value(content: str | bytes, *, where: str) -> Any:
             fix="copy it again, or have it written again",
         ) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is not JSON that can be read: {error}", where=where) from None
+        raise InputError(f"is not JSON that can be read: {error}", where=where, fix="have it written again") from None
 
 
 def write_whole(path: Path, content: str | bytes, *, fix: str = ELSEWHERE) -> None:

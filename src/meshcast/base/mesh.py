@@ -47,7 +47,9 @@ class Mesh:
                     f"mesh axis {part!r} is not NAME=SIZE", where="--mesh", fix="write --mesh data=8,model=4"
                 )
             if name.strip() in axes:
-                raise UsageError(f"mesh axis {name.strip()!r} is given twice", where="--mesh")
+                raise UsageError(
+                    f"mesh axis {name.strip()!r} is given twice", where="--mesh", fix="give every axis once"
+                )
             axes[name.strip()] = int(size)
         if not axes:
             raise UsageError(f"{text!r} names no mesh axis", where="--mesh", fix="write --mesh data=8,model=4")

@@ -32,6 +32,7 @@ from meshcast.chakra.own_attributes import HOST_BYTES as HOST_BYTES
 from meshcast.chakra.own_attributes import KERNEL as KERNEL
 from meshcast.chakra.own_attributes import KERNELS as KERNELS
 from meshcast.chakra.own_attributes import LEAST as LEAST
+from meshcast.chakra.own_attributes import RECORDED_ON as RECORDED_ON
 from meshcast.chakra.own_attributes import UNTIL as UNTIL
 from meshcast.chakra.own_attributes import packed_kernels as packed_kernels
 from meshcast.chakra.own_attributes import unpacked_kernels as unpacked_kernels

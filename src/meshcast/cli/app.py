@@ -6,9 +6,10 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,12 @@ class _Verbs(TyperGroup):
             return super().make_context(*args, **options)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The verb that a line names: one of two words where there is such a verb."""
+        """The verb that a line names: one of two words where there is such a verb; `help VERB` is `VERB --help`."""
+        if args == ["help"]:
+            typer.echo(ctx.get_help())
+            ctx.exit()
+        if args[0] == "help":
+            args = [*args[1:], "--help"]
         if len(args) > 1 and f"{args[0]} {args[1]}" in self.commands:
             args = [f"{args[0]} {args[1]}", *args[2:]]
         return super().resolve_command(ctx, args)
@@ -68,6 +74,14 @@ class _Verbs(TyperGroup):
         """Runs a verb."""
         with _reader_may_leave():
             return super().invoke(ctx)
+
+
+# Flags that say what is asked for, with what to do where a line has several of one: the parser keeps the last without a word.
+_ONCE = {
+    "--on": "give one, or use meshcast compare",
+    "--plan": "write all keys behind one --plan, with commas between them, or use meshcast compare",
+    "--mesh": "write all axes behind one --mesh, with commas between them",
+}
 
 
 class _Verb(TyperCommand):
@@ -80,13 +94,12 @@ class _Verb(TyperCommand):
 
         def once(args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
             values, rest, order = read(args)
-            written = [each for each in order if "--on" in each.opts]
-            if len(written) > 1 and not written[0].multiple:
-                raise UsageError(
-                    f"--on is given {len(written)} times, and {self.name} takes one device",
-                    where="--on",
-                    fix="give one, or use meshcast compare",
-                )
+            for name, fix in _ONCE.items():
+                written = [each for each in order if name in each.opts]
+                if len(written) > 1 and not written[0].multiple:
+                    raise UsageError(
+                        f"{name} is given {len(written)} times, and {self.name} takes one", where=name, fix=fix
+                    )
             return values, rest, order
 
         parser.parse_args = once  # type: ignore[method-assign]
@@ -130,20 +143,22 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback(invoke_without_command=True)(_root)
     for verb, summary in VERBS.items():
         if verb not in loaded:
-            made.command(verb, cls=_Verb, help=summary)(_not_loaded)
+            made.command(verb, cls=_Verb, help=summary, short_help=summary)(_not_loaded)
             continue
         name = verb.replace(" ", "_")
         module = importlib.import_module(f"meshcast.cli.{name}")
         if hasattr(module, "app"):
             for each in module.app.registered_commands:
                 each.epilog = closing(f"{verb} {each.name}")
-            made.add_typer(module.app, name=verb, epilog=closing(verb))
+                each.short_help = (each.callback.__doc__ or "").partition("\n\n")[0] if each.callback else None
+            made.add_typer(module.app, name=verb, epilog=closing(verb), short_help=summary)
         else:
-            made.command(verb, cls=_Verb, epilog=closing(verb))(getattr(module, f"{name}_command"))
+            made.command(verb, cls=_Verb, epilog=closing(verb), short_help=summary)(getattr(module, f"{name}_command"))
     return made
 
 
@@ -203,10 +218,20 @@ def _exit_code() -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):  # not the command line parser's: a bug of ours, with its traceback
             raise
+        hint = _two_dashes(sys.argv[1:])
         if as_json:
-            emit_json(UsageError(error.format_message(), where="command line", fix="see --help").to_json())
+            fix = hint or "see --help"
+            emit_json(UsageError(error.format_message(), where="command line", fix=fix).to_json())
         error.show()  # type: ignore[attr-defined]
+        if hint:
+            print(hint[0].upper() + hint[1:], file=sys.stderr)
         return 2
+
+
+def _two_dashes(words: Sequence[str]) -> str:
+    """What may be meant by `-on`, which the parser reads as `-o n`; nothing where no word has the form."""
+    found = next((word for word in words if re.fullmatch(r"-[a-z][a-z-]+(=.*)?", word)), None)
+    return f"long options have two dashes: -{found}" if found else ""
 
 
 def _interrupted(stopped: _StoppedError | KeyboardInterrupt, *, as_json: bool) -> int:

@@ -69,7 +69,7 @@ EXAMPLES = {
     "validate plans": ("meshcast validate plans FILE.csv --any-batch",),
     "validate generated": ("meshcast validate generated --graphs 20",),
     "validate torch": ("meshcast validate torch DIR --host 13us",),
-    "validate programs": ("meshcast validate programs DIR --on h200 --fidelity roofline,analytical --halves",),
+    "validate programs": ("meshcast validate programs DIR --on h200 --fidelity analytical --halves",),
     "validate lowering": ("meshcast validate lowering DIR --on h200",),
     "validate intervals": ("meshcast validate intervals DIR --on h200",),
     "validate silicon": ("meshcast validate silicon --on h200,a100-sxm-80gb --ops gemm --sample 100",),

@@ -77,6 +77,9 @@ def explore_command(
             )  # fmt: skip
         if written and not no_folder:
             print(f"meshcast: wrote {folder}: {', '.join(written)}", file=sys.stderr)
+        if found.tally.space == 1:
+            said = "the space has one point: a list of values in place of one, or [plan] for plans, makes more"
+            print(f"meshcast: {said} (docs/exploring.md)", file=sys.stderr)
         if plot is not None and found.best:
             from meshcast.plots import save_figure, search_figure
 

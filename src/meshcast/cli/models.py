@@ -19,6 +19,10 @@ Name = Annotated[
 ]
 
 
+# Columns of a terminal from which on a table has modes, and what each model is.
+_WITH_MODES, _WITH_SUMMARIES = 90, 56
+
+
 def models_command(name: Name = None, json: flags.Json = False) -> None:
     """Lists the reference models that can be targets, or the settings of one."""
     from meshcast.cli.app import emit_json
@@ -127,13 +131,20 @@ def _print_models(builders: dict[str, Builder], counts: dict[str, int]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("model", "parameters", "what it is", "modes", box=None, pad_edge=False)
-    table.columns[1].justify = "right"
-    for name, builder in builders.items():
-        table.add_row(name, f"{counts[name]:,}", builder.summary, " ".join(builder.all_modes))
-    for each in _recommenders():
-        table.add_row(each.name, f"{each.parameters:,}", each.summary, "train")
+    rows = [
+        (name, f"{counts[name]:,}", builder.summary, " ".join(builder.all_modes)) for name, builder in builders.items()
+    ]
+    rows += [(each.name, f"{each.parameters:,}", each.summary, "train") for each in _recommenders()]
     console = Console()
+    # Names are what one types: they stay whole. `models NAME` has the modes, and --json all of it.
+    heads = ["model", "parameters", "what it is", "modes"][: 4 if console.width >= _WITH_MODES else 3]
+    heads = heads if console.width >= _WITH_SUMMARIES else heads[:2]
+    table = Table(*heads, box=None, pad_edge=False)
+    table.columns[1].justify = "right"
+    for column in table.columns[:2]:
+        column.no_wrap = True
+    for row in rows:
+        table.add_row(*row[: len(heads)])
     console.print(table)
     console.print(
         "A model's name is its training step, NAME-forward and so on its other modes, --set mode=serve whole requests; "

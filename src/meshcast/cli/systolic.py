@@ -82,9 +82,11 @@ def _layers(gemms: list[str], convolutions: list[str], path: Path | None) -> lis
     found: list[Layer] = []
     for flag, texts, counts in (("--gemm", gemms, (3,)), ("--conv", convolutions, (7, 6))):
         for text in texts:
+            order = "M,N,K" if flag == "--gemm" else "H,W,FH,FW,C,F,STRIDE"
+            if "," not in text:
+                raise UsageError(f"{text!r} is no list of numbers", where=flag, fix=f"write {flag} {order}")
             sizes = [positive(cell.strip(), flag) for cell in text.split(",")]
             if len(sizes) not in counts:
-                order = "M,N,K" if flag == "--gemm" else "H,W,FH,FW,C,F,STRIDE"
                 raise UsageError(f"{text!r} has {len(sizes)} numbers", where=flag, fix=f"write {flag} {order}")
             # A convolution's stride may be left out; a product has three numbers as it is.
             found += layers_of(sizes if len(sizes) != 6 else [*sizes, 1], name=text)

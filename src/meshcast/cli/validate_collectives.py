@@ -54,7 +54,11 @@ def collectives_command(
     missed = len(rows) - len(results) if interrupted else 0
     summary = CollectivesSummary(results=tuple(results), not_run=missed, leave_out=leave_out)
     if markdown is not None and leave_out is not None:
-        raise UsageError("the page has both: with all parameters, and each class left out", where="--markdown")
+        raise UsageError(
+            "the page has both: with all parameters, and each class left out",
+            where="--markdown",
+            fix="leave out --leave-out or --markdown",
+        )
     if markdown is not None and not interrupted:
         apart = CollectivesSummary(results=tuple(validate_collectives(rows, leave_out="each")), leave_out="each")
         command = rows_command("collectives", file, f" --limit {limit}" if limit else "")

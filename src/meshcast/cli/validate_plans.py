@@ -40,9 +40,9 @@ def plans_command(
     check_fidelity(fidelity)
     groups = plan_groups(chosen_runs(read_run_rows(file), only=only, limit=None), any_batch=any_batch)
     if not groups:
-        raise UsageError(
-            "no two runs differ in their plan only", where=str(file), fix="--any-batch compares more of them"
-        )
+        more = "give rows that are alike but for dp, fsdp, tp, pp and their like"
+        fix = more if any_batch else f"--any-batch compares more of them; or {more}"
+        raise UsageError("no two runs differ in their plan only", where=str(file), fix=fix)
     rows = [row for members in groups.values() for row in members]
     options = Options(fidelity=fidelity, network=network, levers=False).of_many
     found = validate_runs(rows, options, over_memory=True, jobs=jobs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from meshcast.cli.patience import patience
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
     from meshcast.options import Options
 
 SETTINGS = {"batch": "65536", "precision": "float32", "wire": "f32"}
+# What `meshcast tables plan` has flags for and `predict` has settings: errors name what was typed.
+_ASKED_AS = {"--batch": "--set batch", "--precision": "--set precision", "--wire": "--set wire", "TABLES": "--tables"}
 _OF_SEQUENCES = {"dlrm-hstu": {"batch": "256", "precision": "bfloat16", "wire": "bf16"}}
 
 
@@ -46,9 +50,6 @@ def shipped_tables(model: str, options: Options) -> str | None:
 def predict_with_tables(model: str, source: str, options: Options, *, json: bool) -> None:
     """A recommender of the zoo with tables that are given, in the fastest sharding that is found of them."""
     from meshcast.base import UsageError
-    from meshcast.cli.app import emit_json
-    from meshcast.cli.tables import print_plan
-    from meshcast.tables import TablesQuestion, layers_for, plan_tables, prediction_json, read_tables
 
     said_too = {
         "--plan": options.program.plan is not None, "--mesh": bool(options.program.mesh), "--what-if": bool(options.what_if),
@@ -69,6 +70,17 @@ def predict_with_tables(model: str, source: str, options: Options, *, json: bool
     said = settings_of(model) | settings
     if not said["batch"].isdigit():
         raise UsageError(f"batch={said['batch']!r} is no count of samples", where="--set", fix="write batch=65536")
+    with _said_by(_ASKED_AS):
+        _answer(model, source, options, said, json=json, defaults=tuple(name for name in known if name not in settings))
+
+
+def _answer(
+    model: str, source: str, options: Options, said: Mapping[str, str], *, json: bool, defaults: tuple[str, ...]
+) -> None:
+    from meshcast.cli.app import emit_json
+    from meshcast.cli.tables import print_plan
+    from meshcast.tables import TablesQuestion, layers_for, plan_tables, prediction_json, read_tables
+
     found = read_tables(source)
     host = options.run.host
     question = TablesQuestion(
@@ -79,6 +91,18 @@ def predict_with_tables(model: str, source: str, options: Options, *, json: bool
     with patience(f"sharing out {len(found)} tables"):
         answer = plan_tables(question)
     if json:
-        emit_json(prediction_json(answer, model, tuple(name for name in known if name not in settings)))
+        emit_json(prediction_json(answer, model, defaults))
     else:
         print_plan(answer)
+
+
+@contextlib.contextmanager
+def _said_by(flags: Mapping[str, str]) -> Iterator[None]:
+    """Has errors name other flags for the same things."""
+    from meshcast.base import MeshcastError
+
+    try:
+        yield
+    except MeshcastError as error:
+        error.where = flags.get(error.where or "", error.where)
+        raise

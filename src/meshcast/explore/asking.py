@@ -185,6 +185,12 @@ def best_plans(
             f"no plan shares {model} out over {' or '.join(map(str, counts))} devices with a batch of "
             f"{given['settings'].get('batch')}",
             where="--devices",
-            fix="a batch that more degrees divide, or another number of devices",
+            fix=f"a batch that more degrees divide, or another number of devices{_open(fixed)}",
         )
     return found
+
+
+def _open(fixed: Mapping[str, tuple[Any, ...]]) -> str:
+    """That keys which are decided may be what leaves no plan."""
+    said = ",".join(f"{name}={values[0]}" for name, values in fixed.items())
+    return f"; or leave open what --plan {said} decides" if said else ""

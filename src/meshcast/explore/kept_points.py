@@ -77,7 +77,11 @@ def _outcomes(file: Path) -> Iterator[tuple[int, int, str]]:
                 try:
                     yield int(data["point"]["number"]), place, str(data["outcome"]["status"])
                 except (KeyError, TypeError) as error:
-                    raise InputError(f"no point of an exploration: {error}", where=f"{file}:{line_number}") from None
+                    raise InputError(
+                        f"no point of an exploration: {error}",
+                        where=f"{file}:{line_number}",
+                        fix="take the line out, and go on with --resume",
+                    ) from None
             place += len(line)
 
 
@@ -110,7 +114,11 @@ def read_points(path: Path) -> Iterator[tuple[Point, Outcome]]:
             try:
                 yield Point.from_json(data["point"]), Outcome.from_json(data["outcome"])
             except (KeyError, TypeError) as error:
-                raise InputError(f"no point of an exploration: {error}", where=f"{file}:{number}") from None
+                raise InputError(
+                    f"no point of an exploration: {error}",
+                    where=f"{file}:{number}",
+                    fix="take the line out, and go on with --resume",
+                ) from None
 
 
 def ordered(path: Path) -> Iterator[tuple[Point, Outcome]]:

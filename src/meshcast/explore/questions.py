@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.base import InfeasibleError, UsageError, format_time, nearest
+from meshcast.base import InfeasibleError, MeshcastError, UsageError, format_time, nearest
 from meshcast.explore.asking import best_plans
 from meshcast.explore.exploration import Exploration
 from meshcast.explore.measures import Constraints
@@ -183,7 +183,11 @@ def read_choices(tries: Iterable[str]) -> dict[str, tuple[Any, ...]]:
             raise UsageError(f"{text!r} is not KEY=VALUE", where="--try", fix="such as --try tp=4,8")
         if key in choices:
             raise UsageError(f"{key} is given twice", where="--try", fix="give all of its values at once")
-        choices[key] = tuple(choice_of(key, value) for value in values.split(","))
+        try:
+            choices[key] = tuple(choice_of(key, value) for value in values.split(","))
+        except MeshcastError as error:
+            error.where = "--try"
+            raise
     return choices
 
 

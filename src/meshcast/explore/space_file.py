@@ -274,7 +274,15 @@ class _SpaceReader:
     def _known(self, table: Mapping[str, Any], known: tuple[str, ...], place: tuple[str, ...]) -> None:
         for name in table:
             if name not in known:
-                raise self._wrong((*place, name), f"unknown key {name!r}", nearest(name, known))
+                raise self._wrong((*place, name), f"unknown key {name!r}", self._belongs(name, known, place))
+
+    def _belongs(self, name: str, known: tuple[str, ...], place: tuple[str, ...]) -> str:
+        """Where a key that stands outside of all tables has its place, or what it may be meant for."""
+        if not place and (name in option_places() or name == "stack"):
+            return f"write it below [options]: {name} = ..."
+        if not place and name in ("settings", "batch", "seq"):
+            return "write settings of the model below [set]: batch = 64"
+        return nearest(name, known)
 
     def _wrong(self, place: tuple[str, ...], message: str, fix: str) -> InputError:
         where = self._document.place(place) if place else str(self._document.path)

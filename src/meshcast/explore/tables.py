@@ -22,7 +22,8 @@ def exploration_sections(exploration: Exploration, *, title: str) -> list[Sectio
     """The tables of a search."""
     best = exploration.best
     if not best:
-        return [Section(title=title, rows=[("nothing runs", _counted(exploration)), *reasons(exploration)])]
+        verdict = "nothing found yet" if exploration.interrupted else "nothing runs"
+        return [Section(title=title, rows=[(verdict, _counted(exploration)), *reasons(exploration)])]
     sections = [_table(exploration, best, title=title, note=_counted(exploration))]
     if best[0].point.plan is not None:
         sections += _why(exploration, best)
@@ -132,7 +133,7 @@ def _why(exploration: Exploration, best: list[Found]) -> list[Section]:
 def _counted(exploration: Exploration) -> str:
     tally = exploration.tally
     said = [
-        f"{tally.space:,} points: {tally.evaluated:,} predicted",
+        f"{tally.space:,} point{'' if tally.space == 1 else 's'}: {tally.evaluated:,} predicted",
         f"{tally.infeasible:,} cannot run",
         f"{tally.bounded:,} cannot be better by a bound",
     ]

@@ -34,6 +34,7 @@ from meshcast.hardware.device import TensorCores as TensorCores
 from meshcast.hardware.document import Document as Document
 from meshcast.hardware.document import Key as Key
 from meshcast.hardware.document import read_document as read_document
+from meshcast.hardware.driver_names import DRIVER_NAMES as DRIVER_NAMES
 from meshcast.hardware.host_link import FROM_HOST as FROM_HOST
 from meshcast.hardware.host_link import TO_HOST as TO_HOST
 from meshcast.hardware.host_link import host_rate as host_rate
@@ -52,6 +53,7 @@ from meshcast.hardware.prices import world_grid as world_grid
 from meshcast.hardware.reader import Reader as Reader
 from meshcast.hardware.registry import Catalogue as Catalogue
 from meshcast.hardware.registry import catalogue as catalogue
+from meshcast.hardware.registry import catalogue_name as catalogue_name
 from meshcast.hardware.registry import cluster_names as cluster_names
 from meshcast.hardware.registry import device_names as device_names
 from meshcast.hardware.registry import is_own as is_own

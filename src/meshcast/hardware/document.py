@@ -65,7 +65,11 @@ def read_document(path: Path) -> Document:
         message = str(error)
         found = re.search(r"\(at line (\d+)", message)
         line = found[1] if found else str(text.count("\n") + 1)
-        raise InputError(f"not valid TOML: {message}", where=f"{path}:{line}") from None
+        raise InputError(
+            f"not valid TOML: {message}",
+            where=f"{path}:{line}",
+            fix="lines are name = value, texts in quotes, and tables begin with [name]",
+        ) from None
     # Reversed, so that the first place wins where a table is opened more than once.
     lines = dict(reversed(list(_locate(text))))
     return Document(path=path, data=data, lines=dict(_of_all(data, (), 0, lines)))

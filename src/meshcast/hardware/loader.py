@@ -86,7 +86,11 @@ def _based(own: Document, find: Callable[[str, Path], Path], children: tuple[Pat
         return own
     base = _read(find(name, own.path), find, (*children, own.path.resolve()))
     if base.data.get("schema") != own.data.get("schema"):
-        raise InputError(f"base {name!r} is a file of another kind", where=own.place(("base",)))
+        raise InputError(
+            f"base {name!r} is a file of another kind",
+            where=own.place(("base",)),
+            fix="name a device for a device, and a cluster for a cluster",
+        )
     inherited = {key: value for key, value in base.data.items() if key not in _OWN}
     return replace(own, data=_merge(inherited, own.data), base=base)
 

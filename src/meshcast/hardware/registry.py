@@ -117,8 +117,8 @@ def resolve(name_or_path: str | Path | Device | Cluster) -> Cluster:
         schema = document.read_document(Path(name_or_path)).data.get("schema")
         is_cluster = isinstance(schema, str) and schema.startswith("meshcast.cluster/")
     else:
-        is_cluster = name in _index("clusters")
-        if not is_cluster and name not in _index("devices"):
+        is_cluster = _lookup("clusters", name) is not None
+        if not is_cluster and _lookup("devices", name) is None:
             known = [*_index("clusters"), *_index("devices")]
             if "," in name:
                 raise UsageError(
@@ -126,7 +126,12 @@ def resolve(name_or_path: str | Path | Device | Cluster) -> Cluster:
                     where="--on",
                     fix=f"meshcast compare TARGET --on {name} sets them side by side",
                 )
-            raise UnsupportedError(f"no device or cluster {name!r} in the catalogue", fix=nearest(name, known))
+            if Path(name).is_dir():
+                raise UsageError(
+                    "is a folder, not a device or a cluster", where=f"--on {name}", fix="name a .toml file"
+                )
+            fix = nearest(name, known, listed_by="meshcast devices")
+            raise UnsupportedError(f"no device or cluster {name!r} in the catalogue", fix=fix)
     if is_cluster:
         return load_cluster(name_or_path)
     return _default_cluster(load_device(name_or_path))
@@ -203,13 +208,41 @@ def _index(folder: Folder) -> dict[str, Path]:
 
 
 def _find(folder: Folder, name: str) -> Path:
-    # The file named like it comes first, so that the usual case opens one file and not all of them.
-    path = _CATALOGUE / folder / f"{name}.toml"
-    if name in _names(folder):
-        return path
-    if found := _index(folder).get(name):
+    if found := _lookup(folder, name):
         return found
-    raise UnsupportedError(f"no {folder[:-1]} {name!r} in the catalogue", fix=nearest(name, _index(folder)))
+    fix = nearest(name, _index(folder), listed_by="meshcast devices")
+    raise UnsupportedError(f"no {folder[:-1]} {name!r} in the catalogue", fix=fix)
+
+
+def _lookup(folder: Folder, name: str) -> Path | None:
+    """The file of the catalogue that a name, an alias or another spelling of one of them stands for; None where none does."""
+    # The file named like it comes first, so that the usual case opens one file and not all of them.
+    if name in _names(folder):
+        return _CATALOGUE / folder / f"{name}.toml"
+    return _index(folder).get(name) or _spellings(folder).get(_spelling(name))
+
+
+def catalogue_name(name: str) -> str | None:
+    """What the catalogue calls the cluster or device that goes by a name; None where it has none."""
+    found = _lookup("clusters", name) or _lookup("devices", name)
+    return found.stem if found is not None else None
+
+
+@functools.cache
+def _spellings(folder: Folder) -> dict[str, Path]:
+    """Spellings that stand for one file each: `DGX H100`, `h100_sxm`, `TPU v5p` and `v5p` are what they seem to be."""
+    found: dict[str, set[Path]] = {}
+    for name, path in _index(folder).items():
+        found.setdefault(_spelling(name), set()).add(path)
+    return {spelt: paths.pop() for spelt, paths in found.items() if len(paths) == 1}
+
+
+def _spelling(name: str) -> str:
+    """A name without what people write differently: capitals, what stands between its parts, and who makes it."""
+    spelt = "".join(letter for letter in name.lower() if letter not in "-_ ")
+    for maker in ("nvidia", "amd", "google", "cloud", "tpu"):
+        spelt = spelt.removeprefix(maker)
+    return spelt
 
 
 @functools.cache

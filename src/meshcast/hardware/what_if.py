@@ -26,7 +26,7 @@ WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
 _LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "size": Dimension.COUNT}
 FLAG = "--on"
-EXAMPLE = "write such as dgx-h100+memory.bandwidth=6.7TB/s+infiniband.link_bandwidth=100GB/s"
+EXAMPLE = "write a factor, such as memory.bandwidth=2x, or a value with its unit, such as memory.bandwidth=6.7TB/s"
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:

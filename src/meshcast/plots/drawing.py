@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import UnsupportedError, UsageError, check_place, how_to_install, write_whole
+from meshcast.base import UnsupportedError, UsageError, check_place, format_time, how_to_install, write_whole
 
 EXTRA = "plots"
 ENDINGS = (".svg", ".png")
@@ -71,6 +71,23 @@ def tell_seconds(axis: Any) -> None:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(EngFormatter("s"))
+
+
+def draw_step(axis: Any, parts: Mapping[str, float], *, title: str) -> None:
+    """The parts of one step, a bar each, with their seconds and shares."""
+    total = sum(parts.values()) or 1.0
+    names = [part.replace("_", " ") for part in PART_COLOURS]
+    seconds = [parts.get(part, 0.0) for part in PART_COLOURS]
+    bars = axis.barh(names, seconds, color=list(PART_COLOURS.values()), height=0.6)
+    told = [f"{format_time(each)}, {100 * each / total:.1f} %" for each in seconds]
+    axis.bar_label(bars, labels=told, padding=4, fontsize=8, color="#444")
+    axis.invert_yaxis()
+    axis.set_axisbelow(True)
+    axis.set_xlim(right=max(seconds) * 1.35)  # room for what stands behind the longest
+    axis.grid(visible=False, axis="y")
+    tell_seconds(axis.xaxis)
+    axis.set_xlabel("seconds of a step")
+    axis.set_title(title)
 
 
 def draw_parts(axis: Any, bars: Mapping[str, Mapping[str, float]], *, title: str) -> None:

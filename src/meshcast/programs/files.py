@@ -35,7 +35,9 @@ def size_limit() -> int:
     """Largest text, without the contents of large constants, that is parsed without being asked twice."""
     text = os.environ.get(SIZE_LIMIT_VARIABLE, "")
     if text and not text.isdecimal():
-        raise UsageError(f"{text!r} is not a number of bytes", where=SIZE_LIMIT_VARIABLE)
+        raise UsageError(
+            f"{text!r} is not a number of bytes", where=SIZE_LIMIT_VARIABLE, fix="write it in digits, such as 536870912"
+        )
     return int(text or DEFAULT_SIZE_LIMIT)
 
 
@@ -83,7 +85,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
     if data[:2] == GZIP_MAGIC:
         data = _decompressed(data, where)
     if not data.strip():
-        raise InputError("the file is empty", where=where)
+        raise InputError("the file is empty", where=where, fix="write or copy the program again")
     digest = hashlib.sha256(data).hexdigest()
     if data.startswith(BYTECODE):
         _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)

@@ -7,6 +7,7 @@ first program is asked for.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ _RETURNS = (
 )
 # What is called so can only be a file.
 _SUFFIXES = {".mlir", ".mlirbc", ".hlo", ".gz", ".et", ".json", ".py"}
+# And what ends like a file can hardly be a model, whose names have digits behind their dots (`qwen2.5-7b`).
+_ENDING = re.compile(r"\.[A-Za-z]\w{0,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,14 @@ class NamedSource:
             )
         if "/" in self.called or path.suffix in _SUFFIXES:
             raise InputError("no such file", where=self.called, fix="check the path")
+        if _ENDING.fullmatch(path.suffix):
+            raise InputError(
+                "no such file", where=self.called, fix="check the path; a function is written module:function"
+            )
+        if "=" in self.called:
+            raise UsageError(
+                f"{self.called!r} is no target", where="TARGET", fix=f"a setting is written --set {self.called}"
+            )
         raise UsageError(
             f"{self.called!r} is neither a file, a module:function nor a model",
             where="TARGET",
@@ -101,7 +112,9 @@ class NamedSource:
     def _of_function(self, head: str, function: str, options: CaptureOptions) -> Program:
         if options.settings:
             raise UsageError(
-                "--set applies to models of the zoo; give the function defaults instead", where=self.called
+                "--set applies to models of the zoo; give the function defaults instead",
+                where=self.called,
+                fix="leave --set out, and write the values into the function",
             )
         key = (options.platform, options.kernels, _sizes(options))
         return self._kept.answer(key, lambda: self._captured(head, function, options))
@@ -189,7 +202,11 @@ def _captured_model(
         if not settings:
             raise
         said = ", ".join(f"{key}={value}" for key, value in given)
-        raise UsageError(f"{builder.name} cannot be built with {said}: {error}", where="--set") from error
+        raise UsageError(
+            f"{builder.name} cannot be built with {said}: {error}",
+            where="--set",
+            fix="leave out what it names, or give it another value: meshcast models NAME has all settings",
+        ) from error
     program = capture(fn, *args, name=builder.name, platform=platform, options=jit_options)
     return replace(program, notes=builder.remarks(None if mesh is None else dict(mesh), **settings))
 

@@ -98,7 +98,7 @@ def _from_path(path: Path) -> ModuleType:
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
     spec = importlib.util.spec_from_file_location(f"{path.stem}_{digest}", path)
     if spec is None or spec.loader is None:
-        raise InputError("is not a Python file", where=str(path))
+        raise InputError("is not a Python file", where=str(path), fix="name a .py file, as path.py:function")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.modules.setdefault(path.stem, module)  # for neighbours that import the file by its own name

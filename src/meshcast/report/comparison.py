@@ -62,11 +62,19 @@ def comparison_section(path: Path) -> ComparisonSection:
     except OSError as error:
         raise unreadable(file, error) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("table"), list):
-        raise InputError(f"is no table of a comparison ({SCHEMA})", where=str(file))
+        raise InputError(
+            f"is no table of a comparison ({SCHEMA})",
+            where=str(file),
+            fix="name the folder that meshcast compare -o has written",
+        )
     try:
         return _section(data)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"is a damaged table of a comparison: {error!r}", where=str(file)) from None
+        raise InputError(
+            f"is a damaged table of a comparison: {error!r}",
+            where=str(file),
+            fix="write it again: meshcast compare ... -o FOLDER",
+        ) from None
 
 
 def _section(data: Mapping[str, Any]) -> ComparisonSection:

@@ -66,7 +66,15 @@ class ExplorationSection(TypedDict):
 
 
 def is_exploration(folder: Path) -> bool:
-    """Whether a folder is a search's."""
+    """Whether a folder is a search's.
+
+    Raises:
+        InputError: It is, and has no point yet.
+    """
+    begun = (folder / SPACE).is_file() and (folder / ENVIRONMENT).is_file()
+    if begun and not (folder / POINTS).is_file():
+        fix = f"go on with it: meshcast explore SPACE.toml -o {folder} --resume"
+        raise InputError("is of a search that was ended before its first point", where=str(folder), fix=fix)
     return (folder / POINTS).is_file() and (folder / ENVIRONMENT).is_file()
 
 
@@ -223,5 +231,5 @@ def _json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise unreadable(path, error) from None
     if not isinstance(found, dict):
-        raise InputError("is no object", where=str(path))
+        raise InputError("is no object", where=str(path), fix="have the folder written again: meshcast explore")
     return found

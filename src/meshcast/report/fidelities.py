@@ -25,6 +25,7 @@ class FidelitySection(TypedDict):
     """The section."""
 
     bars: list[Bar]
+    parts: list[str]  # that any of the bars has
     answers: Table
 
 
@@ -46,7 +47,8 @@ def fidelity_section(subject: Subject) -> FidelitySection | None:
         column("high", "s", "interval"), column("ratio", "ratio", "ratio"), column("MFU", "share", "mfu"),
         column("exposed", "s", "exposed"), column("energy", "J", "energy"), column("note"),
     )  # fmt: skip
-    return {"bars": bars, "answers": table("fidelities", "Answers", columns, rows)}
+    parts = [part for part in _PARTS if any(bar["parts"][part] for bar in bars)]
+    return {"bars": bars, "parts": parts, "answers": table("fidelities", "Answers", columns, rows)}
 
 
 def _row(name: str, answer: Prediction, first: Prediction) -> list[Cell]:

@@ -31,7 +31,13 @@ def stage_buffers(
     count, held = fullest.in_flight, fullest.memory_bytes["activations"]
     if len(estimates) == 1:
         rows += [
-            [count * tensor.bytes, path, f"{count} × {tensor}", "activation", ""]
+            [
+                count * tensor.bytes,
+                f"saved{path}" if path.startswith("[") else path,
+                f"{count} × {tensor}",
+                "activation",
+                "",
+            ]
             for path, tensor in estimates[0].saved.items()
             if tensor.bytes
         ]
@@ -42,7 +48,8 @@ def stage_buffers(
         key=lambda found: found[0].working_bytes.get(found[1], 0),
     )
     rows += temporaries(estimate.programs[name].run)
-    said = f"a rank of stage {fullest.stage}, which holds most, with {count} microbatches in flight; temporaries are those of "
+    flying = f"{count} microbatch{'' if count == 1 else 'es'} in flight"
+    said = f"a rank of stage {fullest.stage}, which holds most, with {flying}; temporaries are those of "
     return rows, f"{said}{estimate.programs[name].label} at their own peak"
 
 

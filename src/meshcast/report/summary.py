@@ -130,6 +130,8 @@ def _helps(prediction: Prediction) -> Table | None:
             return table("helps", "What would make it fit", (column("change"),), rows) if rows else None
         columns = (column("change"), column("needed then", "B", "demand"), column("fits"), column("by"))
         fixes: list[list[Cell]] = [[each.change, each.demand, each.fits, each.flag] for each in problem.fixes]
+        if not any(each.fits for each in problem.fixes):  # what is not tried is all that is left
+            fixes += [[lever, None, None, ""] for lever in problem.levers]
         return table("helps", "What would make it fit", columns, fixes)
     if not prediction.levers:
         return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
+from meshcast.results.column_room import BAR, WIDE, has_head, kept_columns, titles_left_out
 from meshcast.results.lowered_by import LOWERING_NOTES
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from meshcast.results.prediction import Prediction
     from meshcast.simulate import MemoryUse
 
-TEXT_WIDTH, WIDE = 100, 120
+TEXT_WIDTH = 100
 COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
-BAR, BAR_CELLS = "█", 24
+BAR_CELLS = 24
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
 FIDELITY_NOTES = {"roofline": "a speed-of-light bound: its interval opens upwards only"}
@@ -140,18 +141,21 @@ def _render(console: Console, sections: Iterable[Section]) -> None:
         if section.title:
             console.print(Text(section.title, style="bold"))
         if section.rows:
-            console.print(Padding(_rich_table(section, console.width), (0, 0, 0, 2), expand=False))
+            kept = kept_columns(section, console.width)
+            console.print(Padding(_rich_table(section, kept, console.width), (0, 0, 0, 2), expand=False))
+            if left_out := titles_left_out(section, kept):
+                said = f"a wider terminal also has {', '.join(left_out)}"
+                console.print(Padding(Text(said, style="dim"), (0, 0, 0, 2)))
         if section.note:
             console.print(Padding(Text(section.note, style="dim"), (0, 0, 0, 2)))
 
 
-def _rich_table(section: Section, width: int) -> Table:
+def _rich_table(section: Section, kept: Sequence[int], width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    kept = [index for index, column in enumerate(section.columns) if width >= WIDE or not column.extra]
     gap = 2 if width >= TEXT_WIDTH or len(kept) <= 5 else 1
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=_has_head(section))
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=has_head(section))
     for column in (section.columns[index] for index in kept):
         table.add_column(column.title, justify=column.align, no_wrap=column.align == "right", overflow="fold")
     for row in section.rows:
@@ -163,10 +167,6 @@ def _rich_table(section: Section, width: int) -> Table:
     return table
 
 
-def _has_head(section: Section) -> bool:
-    return any(column.title for column in section.columns)
-
-
 def _html(section: Section) -> str:
     def line(tag: str, cells: Iterable[str]) -> str:
         pairs = zip(cells, section.columns, strict=False)
@@ -176,7 +176,7 @@ def _html(section: Section) -> str:
 
     parts = [f"<b>{html.escape(section.title)}</b>"] if section.title else []
     if section.rows:
-        head = line("th", (column.title for column in section.columns)) if _has_head(section) else ""
+        head = line("th", (column.title for column in section.columns)) if has_head(section) else ""
         parts.append(f"<table>{head}{''.join(line('td', row) for row in section.rows)}</table>")
     if section.note:
         parts.append(f'<div style="opacity:.7">{html.escape(section.note)}</div>')

@@ -172,6 +172,7 @@ def _add_searches(app: FastAPI) -> None:
     @app.post("/api/searches", summary="Starts a search for plans", response_model=SearchState, responses=PROBLEMS)
     async def start(asked: SearchRequest) -> Response:
         # Names are checked where predictions check them, before a process is started for them.
+        known = []
         for name in asked.on:
             checked = Configuration(
                 model=asked.model, config=asked.config, on=name, settings=asked.settings, fidelity=asked.fidelity
@@ -180,7 +181,13 @@ def _add_searches(app: FastAPI) -> None:
             answer = await _answer(app, question, b"", wait=app.state.limits.answer_s)
             if answer.status != 200:
                 return sent(answer)
-        state: SearchState = await asyncio.to_thread(app.state.desk.start, asked)
+            known.append(json.loads(answer.body))
+        # By the names of the catalogues from here on: a search's file must name nothing else.
+        names: dict[str, Any] = {"on": [each["on"] for each in known]}
+        if asked.model is not None:
+            mode = {} if known[0]["mode"] == "train" else {"mode": known[0]["mode"]}
+            names |= {"model": known[0]["name"], "settings": {**asked.settings, **mode}}
+        state: SearchState = await asyncio.to_thread(app.state.desk.start, asked.model_copy(update=names))
         return Response(state.model_dump_json(), media_type="application/json", status_code=201)
 
     @app.delete("/api/searches/{name}", summary="Stops a search, which keeps what it has", response_model=SearchState)

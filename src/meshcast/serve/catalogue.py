@@ -12,7 +12,7 @@ from meshcast.hardware import Cluster, Device, cluster_names, device_names, load
 from meshcast.lower import found_gpu_compiler
 from meshcast.options import fidelity_names, stack_names
 from meshcast.programs import setting_value
-from meshcast.serve.questions import builder_target, check_names
+from meshcast.serve.questions import builder_target, with_known_names
 from meshcast.zoo import PLAN_WORDS, SERVE, Builder, Plan, model_named, models
 
 # Settings that a plan decides, or that have a control of their own.
@@ -56,7 +56,7 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
 
 def choices_answer(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """What a configuration of a model can be changed to; a plan that does not divide is the nearest one that does."""
-    check_names(asked)
+    asked = with_known_names(asked)
     target = builder_target(asked, folder)
     builder = model_named(target)
     assert builder is not None
@@ -66,6 +66,7 @@ def choices_answer(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "schema": "meshcast.page-choices/1",
         "name": builder.name,
+        "on": asked["on"],
         "summary": builder.summary,
         "parameters": builder.parameters(),
         "mode": mode,

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 # A name of a catalogue: no separators of paths, no dots in front, no colon of `module:function`.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+# What a model or hardware may be called besides: as people write it, or by its place on Hugging Face. Looked up, never opened.
+CalledName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ /-]{0,99}$")]
 PlanText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,+._-]{0,400}$")]
 MeshText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,_]{0,200}$")]
 SettingText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9,.+_-]{1,64}$")]
@@ -24,12 +26,12 @@ class PageRequest(BaseModel):
 class Configuration(PageRequest):
     """One thing to predict: a model, a Hugging Face configuration or a program, on some hardware, under a plan."""
 
-    model: Name | None = Field(default=None, description="A model of the zoo.")
+    model: CalledName | None = Field(default=None, description="A model of the zoo, by its name or another.")
     config: str | None = Field(default=None, max_length=65536, description="The text of a Hugging Face config.json.")
     program: Digest | None = Field(
         default=None, description="A program, by the digest that its upload was answered with."
     )
-    on: Name = Field(default="h100-sxm", description="A device or a cluster of the catalogue.")
+    on: CalledName = Field(default="h100-sxm", description="A device or a cluster of the catalogue.")
     devices: int | None = Field(default=None, ge=1, le=2**20, description="How many devices.")
     plan: PlanText = Field(default="", description="How a model is shared out, as --plan takes it.")
     mesh: MeshText = Field(default="", description="Sizes of a program's mesh, as --mesh takes them.")
@@ -54,7 +56,8 @@ class Configuration(PageRequest):
         target = self.model or (f"{program}.mlir" if self.program is not None else "config.json")
         words = ["meshcast", "report", str(target), "--on", self.on]
         for name, value, usual in (
-            ("plan", self.plan, ""), ("mesh", self.mesh, ""), ("fidelity", self.fidelity, "auto"),
+            ("plan", self.plan, ""), ("devices", None if self.plan else self.devices, None), ("mesh", self.mesh, ""),
+            ("fidelity", self.fidelity, "auto"),
             ("network", self.network, "alpha-beta"), ("lowering", self.lowering, "auto"),
             ("clocks", self.clocks, "sustained"), ("stack", self.stack, None),
         ):  # fmt: skip
@@ -67,9 +70,9 @@ class Configuration(PageRequest):
 class SearchRequest(PageRequest):
     """A search over plans: everything that shares a model out over some devices, on one or several kinds of hardware."""
 
-    model: Name | None = None
+    model: CalledName | None = None
     config: str | None = Field(default=None, max_length=65536)
-    on: list[Name] = Field(min_length=1, max_length=8)
+    on: list[CalledName] = Field(min_length=1, max_length=8)
     devices: list[Annotated[int, Field(ge=1, le=2**20)]] = Field(min_length=1, max_length=12)
     settings: dict[Name, SettingText] = Field(default_factory=dict, max_length=80)
     fixed: PlanText = Field(default="", description="Keys of the plan that are decided.")

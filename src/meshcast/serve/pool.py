@@ -24,6 +24,7 @@ from meshcast.serve.limits import ServeLimits
 WORKER = "meshcast.serve.worker"
 WARMING = 2  # steps: what is imported, then a small prediction
 UNPROCESSABLE, BROKEN = 422, 500
+_ALONE = "the command line works on it in a process of its own: meshcast predict FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +204,9 @@ class WorkerPool:
         except ChildCrashedError as error:
             self._cold[child] = 0
             said = f"the process that worked on it has died: {error}"
-            return _problem(UNPROCESSABLE if given else BROKEN, "worker-died", said, lasting=False)
+            return _problem(UNPROCESSABLE if given else BROKEN, "worker-died", said, fix=_ALONE, lasting=False)
         except ChildFailedError as error:
-            return _problem(UNPROCESSABLE if given else BROKEN, "bug", str(error), lasting=False)
+            return _problem(UNPROCESSABLE if given else BROKEN, "bug", str(error), fix=_ALONE, lasting=False)
         line, _, body = found.partition(b"\n")
         how = json.loads(line)
         if how.get("resident", 0) > self._limits.worker_bytes:

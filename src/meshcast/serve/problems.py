@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 
-from meshcast.base import MeshcastError
+from meshcast.base import MeshcastError, nearest
+from meshcast.serve.messages import Configuration, SearchRequest
 from meshcast.serve.pool import BusyError, PageAnswer, error_body
 
 JSON = "application/json"
+EXAMPLE = '{"model": "llama3-8b", "on": "dgx-h100", "plan": "fsdp=8", "settings": {"batch": "8"}}'
 
 
 def add_errors(app: FastAPI) -> None:
@@ -36,7 +40,8 @@ def add_errors(app: FastAPI) -> None:
     async def refused(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return sent(PageAnswer(status=422, body=error_body("usage", str(first["msg"]), where=where or None)))
+        said = str(first["msg"]).removeprefix("Value error, ")
+        return sent(PageAnswer(status=422, body=error_body("usage", said, where=where or None, fix=_fix(first))))
 
     @app.exception_handler(MeshcastError)
     async def told(request: Request, error: MeshcastError) -> Response:
@@ -47,6 +52,25 @@ def add_errors(app: FastAPI) -> None:
         return sent(
             PageAnswer(status=429, body=error_body("busy", "too much is being worked on", fix="try again soon"))
         )
+
+
+def _fix(problem: Mapping[str, Any]) -> str:
+    """What to change of a request that pydantic refuses."""
+    kind, limits = str(problem["type"]), problem.get("ctx") or {}
+    name = str(problem["loc"][-1]) if problem["loc"] else ""
+    if kind == "extra_forbidden":
+        return nearest(name, {**Configuration.model_fields, **SearchRequest.model_fields})
+    if kind == "literal_error":
+        return f"one of {limits['expected']}"
+    if kind == "json_invalid" or not name or name == "body":
+        return f"send one JSON object, such as {EXAMPLE}"
+    if kind.startswith(("int_", "float_", "greater_than", "less_than")):
+        low, high = (limits.get(short, limits.get(long)) for short, long in (("ge", "gt"), ("le", "lt")))
+        bounds = [f"of {low:g} or more" if low is not None else "", f"of {high:g} at most" if high is not None else ""]
+        return " ".join(["give a number", *filter(None, bounds)])
+    if kind == "string_pattern_mismatch":
+        return "names have letters, digits, dots, dashes and underscores; /api/catalogue has those that are known"
+    return "/api/openapi.json says what is taken"
 
 
 def _other_methods(route: BaseRoute, request: Request) -> set[str]:

@@ -8,22 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import InputError, UsageError, nearest, write_whole
-from meshcast.hardware import cluster_names, device_names
+from meshcast.hardware import catalogue_name, cluster_names, device_names
 from meshcast.options import fidelity_names, stack_names
 from meshcast.programs import Program, from_bytes
-from meshcast.zoo import Plan, models
+from meshcast.tables import SHIPPED
+from meshcast.zoo import Plan, hint, models, program_called, spelling
 
 BYTECODE = b"ML\xefR"  # what MLIR's bytecode begins with
 _LOOKED_AT = 4096
 
 
-def check_names(asked: Mapping[str, Any]) -> None:
-    """Refuses names that are in no catalogue: nothing that a request says is ever taken for a file.
+def with_known_names(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked by the names of the catalogues: nothing that a request says is ever taken for a file.
+
+    Models and hardware go by other names too, as on the command line: `meta-llama/Llama-3.1-8B` on `H100 SXM`.
 
     Raises:
         UsageError: One is not known.
     """
-    _known(asked["on"], (*device_names(), *cluster_names()), "on")
+    on = catalogue_name(asked["on"])
+    if on is None:
+        _known(asked["on"], (*device_names(), *cluster_names()), "on")
     _known(asked["fidelity"], ("auto", *fidelity_names()), "fidelity")
     if asked.get("stack"):
         _known(asked["stack"], stack_names(), "stack")
@@ -31,8 +36,26 @@ def check_names(asked: Mapping[str, Any]) -> None:
         stack = Plan.parse(asked["plan"]).stack
         if stack is not None:
             _known(stack, stack_names(), "plan")
-    if asked.get("model") is not None:
-        _known(asked["model"], models(), "model")
+    return {**asked, "on": on, **_model(asked)}
+
+
+def _model(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The model of the zoo that is asked for, with the mode that its name says: `llama3-8b-decode`."""
+    name = asked.get("model")
+    if name is None:
+        return {}
+    found = program_called(name)
+    if found is None:
+        if any(spelling(known) == spelling(name) for known in SHIPPED):
+            raise UsageError(
+                f"{name!r} has embedding tables, which are shared out on the command line",
+                where="model",
+                fix=f"meshcast predict {name} --on dgx-h100 --devices 8",
+            )
+        raise UsageError(f"{name!r} is not in the catalogue", where="model", fix=hint(name))
+    if found.name in models():
+        return {"model": found.name}
+    return {"model": found.name.removesuffix(f"-{found.mode}"), "settings": {"mode": found.mode, **asked["settings"]}}
 
 
 def _known(name: str, names: Iterable[str], where: str) -> None:

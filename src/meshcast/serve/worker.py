@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 USUAL = {"fidelity": "auto", "network": "alpha-beta", "lowering": "auto", "clocks": "sustained"}
 WARMING_UP = "llama3-tiny"
+# What to change where an error does not say it: the messages of parsers, which say where they stopped, and why.
+_FIXES = {
+    "unreadable-input": "have it written again, whole, by the tool that made it",
+    "unsupported": "leave out what is named, or choose other hardware",
+    "usage": "change what is named: /api/openapi.json says what is taken",
+    "infeasible": "choose more devices, a smaller batch or another plan",
+}
 HELD = 4  # programs that a worker has read and keeps
 
 
@@ -43,6 +50,7 @@ class PageWorker:
             with listening(lambda text: _note(question.get("progress"), text)):
                 kind, body = self._answers()[question["kind"]](question, data)
         except MeshcastError as error:
+            error.fix = error.fix or _FIXES.get(error.code)
             return _told({"ok": False}, json.dumps(error.to_json()).encode())
         except MemoryError:
             said = "needs more memory than a worker may have"
@@ -125,9 +133,9 @@ class PageWorker:
 
     def _asked(self, asked: Mapping[str, Any], data: bytes) -> tuple[Any, dict[str, Any]]:
         """The target of a configuration, and the options that are asked for."""
-        from meshcast.serve.questions import builder_target, check_names
+        from meshcast.serve.questions import builder_target, with_known_names
 
-        check_names(asked)
+        asked = with_known_names(asked)
         # What is as usual is not said: predictions tell what was asked for from what was left open.
         options: dict[str, Any] = {"on": asked["on"], "levers": asked["levers"]}
         options |= {name: asked[name] for name, usual in USUAL.items() if asked[name] != usual}

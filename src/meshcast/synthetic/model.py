@@ -143,11 +143,7 @@ class GraphModel:
         found = [each for each in self.settings if like in (each.model, each.family)]
         if not found:
             names = sorted({each.model for each in self.settings} | {each.family for each in self.settings})
-            close = nearest(like, names)
-            raise UsageError(
-                f"nothing like {like!r} was learnt", where="--like",
-                fix=f"did you mean {close}?" if close else "one of " + ", ".join(names),
-            )  # fmt: skip
+            raise UsageError(f"nothing like {like!r} was learnt", where="--like", fix=nearest(like, names))
         return found
 
     def to_json(self) -> dict[str, Any]:

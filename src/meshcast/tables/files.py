@@ -102,8 +102,11 @@ def _objects(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
         or not isinstance(constraints, Mapping)
     ):
         raise InputError("has no list of tables", where=where, fix='write {"tables": [{"rows": 1000, "dim": 64}]}')
+    if wrong := next((name for name, each in constraints.items() if not isinstance(each, Mapping)), None):
+        fix = 'write "constraints": {"TABLE": {"ways": ["row"]}}'
+        raise InputError(f"the constraints of {wrong!r} are no fields of a table", where=where, fix=fix)
     return [
-        (f"{where}: table {number}", {**each, **dict(constraints.get(each.get("name"), {}))})
+        (f"{where}: table {number}", {**each, **constraints.get(str(each.get("name")), {})})
         for number, each in enumerate(tables)
     ]
 
@@ -187,8 +190,8 @@ def _one_of(value: str, known: Mapping[str, Any], what: str, where: str) -> str:
 
 def _number(value: Any, what: str, low: float, high: float, where: str) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not low <= number <= high:
         raise InputError(f"{what} is {value!r}", where=where, fix=f"give a number from {low:g} to {high:g}")

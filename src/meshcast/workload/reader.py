@@ -96,7 +96,11 @@ class _Reader(EmittedOps):
         outputs = self._read_block(block, self._top, "")
         ops = with_executions(self._top, self._calls.executions(), self._warnings)
         if not ops and not outputs:
-            raise InputError("the module is empty: its entry function does nothing", where=program.source)
+            raise InputError(
+                "the module is empty: its entry function does nothing",
+                where=program.source,
+                fix="return what the step computes from its entry function",
+            )
         loops = tuple(self._data_loops)
         refuse_unused(self._options.trip_counts, loops, self._loops - len(loops), where=program.source)
         self._warnings.update(dict.fromkeys(assumed_turns(loops)))

@@ -106,4 +106,4 @@ def hint(name: str) -> str:
         return f"{model} has no mode {mode!r}; its modes are {', '.join(known[model].all_modes)}"
     if sizes := [known for known in models() if known.startswith(f"{name.lower()}-")]:
         return f"name its size: {', '.join(sizes)}"
-    return nearest(name, zoo())
+    return nearest(name, zoo(), listed_by="meshcast models")

@@ -14,14 +14,14 @@ from meshcast.base.errors import InputError, UnsupportedError
 from meshcast.estimate.measurements.file import ProfileHeader, ProfileJournal
 from meshcast.estimate.measurements.profile import read_profile
 from meshcast.evidence.calibrate import measuring, session
-from meshcast.evidence.calibrate.backend import CATALOGUE_NAMES, Backend, device_name
+from meshcast.evidence.calibrate.backend import Backend, device_name
 from meshcast.evidence.calibrate.compiling import pack, unpack
 from meshcast.evidence.calibrate.probe import parse
 from meshcast.evidence.calibrate.relower import Relowered, lowered_row, relower_file
 from meshcast.evidence.calibrate.session import CalibrationProgress, measure, selected
 from meshcast.evidence.calibrate.suite import probe_suite
 from meshcast.evidence.calibrate.tracing import Event, LaunchTrace
-from meshcast.hardware import device_names
+from meshcast.hardware import DRIVER_NAMES, device_names
 from tests.evidence.calibrate.test_timed import HLO
 
 CPU = Backend(
@@ -204,6 +204,6 @@ def test_kept_hlo_tells_kernels_apart(tmp_path: Path) -> None:
 
 
 def test_devices_have_names() -> None:
-    assert set(CATALOGUE_NAMES.values()) <= set(device_names())
+    assert set(DRIVER_NAMES.values()) <= set(device_names())
     assert device_name("NVIDIA H200") == "h200"
     assert device_name("Intel(R) Xeon(R) CPU @ 2.20GHz, 8 cores") == "intel-xeon-cpu-2-20ghz-8-cores"

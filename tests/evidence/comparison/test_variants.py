@@ -9,6 +9,7 @@ import pytest
 import meshcast
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.evidence.comparison.gains import gains_of
+from meshcast.evidence.comparison.gains_table import gains_sections
 from meshcast.evidence.comparison.variants import variants_of
 from meshcast.hardware import Price
 from meshcast.options.options import Options
@@ -83,6 +84,11 @@ def test_every_answer_is_predict_s_own_with_what_it_gets_done() -> None:
     text = str(found)
     assert "What is gained, and for how much" in text
     assert "tp=2,mbs=1,remat=full" in text
+    (table,) = gains_sections(found)
+    first = dict(zip([each.title for each in table.columns], table.rows[0], strict=True))
+    gains = found.gains(found.cells[0])
+    assert first["J/token"] == f"{gains.joules_per_unit:.3g}"
+    assert first["$/million tokens"] == f"{gains.usd_per_million:.3g}"
     row = found.table()[0]
     assert (row["try.batch"], row["usd_per_million_units"]) == (
         "4",

@@ -78,6 +78,7 @@ TOO_LARGE = {
     "settings": (
         "llama3-tiny", "--on", "h100-sxm", "--set", "batch=512", "--set", "remat=none", "--set", "attention=plain", *ROOFLINE,
     ),
+    "whole": ("gpt2-tiny", "--on", "h100-sxm", "--set", "batch=2", "--set", "dim=20480", "--set", "vocab=1024", *ROOFLINE),
     "decoding": ("llama3-tiny", "--on", "h100-sxm", "--set", "mode=decode", "--set", "batch=524288", *ROOFLINE),
 }  # fmt: skip
 

@@ -238,3 +238,14 @@ def test_a_trace_of_no_device_says_that_all_devices_are_alike_to_it(tmp_path: Pa
     assert any("does not name its device" in w and "neither operations nor bytes" in w for w in silent.warnings)
     (tmp_path / "job.0.et").write_bytes(trace_bytes([compute(1, 1)], metadata={"device": "a100-sxm-80gb"}))
     assert not any("does not name its device" in w for w in predict(target, on="dgx-a100").warnings)
+
+
+def test_a_recorded_trace_is_of_the_device_that_its_driver_names(tmp_path: Path) -> None:
+    target = job(tmp_path, [[compute(1, 1)]])
+    (tmp_path / "job.0.et").write_bytes(trace_bytes([compute(1, 1)], metadata={"recorded_on": "NVIDIA A100-SXM4-80GB"}))
+    at_home = predict(target, on="dgx-a100")
+    assert not any("its device" in w or "a100" in w for w in at_home.warnings)
+    assert at_home.provenance.measured == 1.0
+    assert any("of a100-sxm-80gb: --on h200 does not change them" in w for w in predict(target, on="h200").warnings)
+    (tmp_path / "job.0.et").write_bytes(trace_bytes([compute(1, 1)], metadata={"recorded_on": "A GPU"}))
+    assert any("of 'A GPU', which the catalogue has not" in w for w in predict(target, on="dgx-a100").warnings)

@@ -119,6 +119,7 @@ def test_host_nodes_run_beside_the_device_and_launch_it(tmp_path: Path) -> None:
     assert found.devices == 4
     assert found.step_time_s == pytest.approx(33 * MICRO)
     assert found.provenance.measured == 1.0
+    assert found.kernels == 2, "what the host does is no kernel"
     assert any("one rank" in warning for warning in found.warnings)
 
 

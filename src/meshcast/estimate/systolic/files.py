@@ -32,7 +32,7 @@ def read_layers(path: Path) -> list[Layer]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the layers: {error}", where=str(path)) from error
+        raise InputError(f"cannot read the layers: {error}", where=str(path), fix="check the path") from error
     if lines and all(_is_integer(cell) for cell in _cells(lines[0])[1:4]) and len(_cells(lines[0])) > 3:
         raise InputError(
             "the first line is a layer, but SCALE-Sim's files begin with a header",
@@ -184,7 +184,9 @@ class _Config:
             self._text = path.read_text(encoding="utf-8-sig")
             self._parser.read_string(self._text, source=str(path))
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the configuration: {error}", where=str(path)) from error
+            raise InputError(
+                f"cannot read the configuration: {error}", where=str(path), fix="check the path"
+            ) from error
         except configparser.Error as error:
             line = getattr(error, "lineno", None) or next((n for n, _ in getattr(error, "errors", ())), None)
             where = f"{path}:{line}" if line else str(path)

@@ -19,33 +19,8 @@ from meshcast.base import VERSION as MESHCAST
 from meshcast.base import UnsupportedError
 from meshcast.estimate import ProfileHeader
 from meshcast.evidence.calibrate.suite import VERSION
+from meshcast.hardware import DRIVER_NAMES
 
-# What drivers call the devices of the catalogue.
-CATALOGUE_NAMES = {
-    "NVIDIA H200": "h200",
-    "NVIDIA H100 80GB HBM3": "h100-sxm",
-    "NVIDIA H100 PCIe": "h100-pcie",
-    "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
-    "NVIDIA A100-SXM4-40GB": "a100-sxm-40gb",
-    "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
-    "NVIDIA B200": "b200",
-    "NVIDIA GB200": "gb200",
-    "NVIDIA GB300": "gb300",
-    "NVIDIA L40S": "l40s",
-    "Tesla V100-SXM2-16GB": "v100-sxm2-16gb",
-    "Tesla V100-SXM2-32GB": "v100-sxm2-32gb",
-    "AMD Instinct MI300X": "mi300x",
-    "AMD Instinct MI250X": "mi250x",
-    "TPU v3": "tpu-v3",
-    "TPU v4": "tpu-v4",
-    "TPU v5 lite": "tpu-v5e",
-    "TPU v5e": "tpu-v5e",
-    "TPU v5": "tpu-v5p",
-    "TPU v5p": "tpu-v5p",
-    "TPU v6 lite": "tpu-v6e",
-    "TPU v6e": "tpu-v6e",
-    "TPU7x": "tpu-v7-core",
-}
 _PRODUCT = {"gpu": (4096, "bfloat16"), "tpu": (4096, "bfloat16"), "cpu": (1024, "float32")}
 STREAMED = {"gpu": 2**28, "tpu": 2**27, "cpu": 2**24}  # elements of fp32: well beyond the caches
 _HOST_SHARE = 0.1  # of a machine's memory, where the backend does not say what it may use
@@ -150,7 +125,7 @@ def _driver() -> str:
 def device_name(kind: str) -> str:
     """A name for a device: the catalogue's, or one made of what the backend calls it."""
     plain = re.sub(r"\((?:R|TM|C)\)", "", kind, flags=re.IGNORECASE)
-    return CATALOGUE_NAMES.get(kind) or re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
+    return DRIVER_NAMES.get(kind) or re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")
 
 
 def describe(backend: Backend, *, name: str | None) -> ProfileHeader:

@@ -48,7 +48,9 @@ class CalibrationOutcome:
 def run_request(request: CalibrationRequest, listen: Listener) -> CalibrationOutcome:
     """Measures the device that JAX finds."""
     if request.minutes <= 0:
-        raise UsageError(f"no time to measure in: {request.minutes} minutes", where="--minutes")
+        raise UsageError(
+            f"no time to measure in: {request.minutes} minutes", where="--minutes", fix="give it some: --minutes 10"
+        )
     probes = probe_suite(request.families)
     _name_every_launch()
     backend = find_backend()

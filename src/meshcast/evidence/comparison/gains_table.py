@@ -36,8 +36,8 @@ def gains_sections(comparison: Comparison) -> list[Section]:
         ">memory",
         ">of it",
         f">{unit}/s",
-        ">per device",
         f">J/{unit.removesuffix('s')}",
+        f">$/million {unit}",
     ]
     rows = [
         (

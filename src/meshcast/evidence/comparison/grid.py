@@ -188,7 +188,11 @@ def compare(
     """
     chosen = chosen_options(options, overrides, where="compare", but=("on", "fidelity"))
     if not isinstance(targets, (str, Path, Program, list, tuple)):
-        raise UsageError(f"targets are one target or a list of them, not {targets!r}", where="targets")
+        raise UsageError(
+            f"targets are one target or a list of them, not {targets!r}",
+            where="targets",
+            fix="such as ['a.mlir', 'b.mlir']",
+        )
     listed = list(targets) if isinstance(targets, (list, tuple)) else [targets]
     for each in listed:
         expect(each, (str, Path, Program), "a list of texts, paths or meshcast.Program", where="targets")

@@ -39,7 +39,9 @@ def csv_rows(path: Path, columns: Sequence[str], *, fix: str, one_of: Sequence[s
             reader.fieldnames = header
             rows: list[tuple[int, Cells]] = [(reader.line_num, cells) for cells in reader]
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        fix = "give a CSV file in UTF-8, with a header"
+        raise InputError(f"cannot be read: {said}", where=str(path), fix=fix) from error
     if not rows:
-        raise InputError("has a header and no rows", where=str(path))
+        raise InputError("has a header and no rows", where=str(path), fix="add a line for each measurement")
     return rows

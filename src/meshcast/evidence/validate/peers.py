@@ -24,9 +24,11 @@ def read_peers(folder: Path) -> dict[str, PeerFigures]:
         with path.open(newline="", encoding="utf-8") as lines:
             rows = list(csv.DictReader(lines))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+        raise InputError(
+            f"cannot be read: {error}", where=str(path), fix="give a CSV file in UTF-8, with a header"
+        ) from error
     if rows and "id" not in rows[0]:
-        raise InputError("no column id", where=f"{path}:1")
+        raise InputError("no column id", where=f"{path}:1", fix="begin with a header that has id")
     found: dict[str, PeerFigures] = {}
     for name, column in PEERS.items():
         if rows and column in rows[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -113,6 +114,7 @@ def _of_plan(question: Question) -> Iterator[Candidate]:
 def _of_settings(question: Question) -> Iterator[Candidate]:
     asked = question.asked
     assert asked is not None
+    yield from _shared_out(question)
     memory, now = question.prediction.memory, asked.values()
     activations = memory.temporaries / max(1, memory.peak)
     for change, name, value, possible in (
@@ -130,6 +132,30 @@ def _of_settings(question: Question) -> Iterator[Candidate]:
             options = question.with_setting(name, value)
             yield Candidate(change=change, flag=f"--set {name}={value}", options=options, bound=activations, kind=name)
     yield from _smaller(question)
+
+
+def _shared_out(question: Question) -> Iterator[Candidate]:
+    """A model that is whole on one device, shared out over so many that its memory would do, and twice as many."""
+    asked, problem = question.asked, question.prediction.infeasible
+    assert asked is not None
+    assert problem is not None
+    if question.prediction.devices > 1 or question.options.program.mesh:
+        return
+    least = 2 ** max(1, math.ceil(math.log2(problem.demand / problem.bound)))
+    batch = asked.values().get("batch")
+    for devices in (least, 2 * least):
+        plan, options, more = f"tp={devices}", question.options, ""
+        if asked.mode == "train" and isinstance(batch, int):
+            plan = f"fsdp={devices}"
+            if batch % devices:  # a sequence for each of them at least
+                options, more = question.with_setting("batch", devices), f" --set batch={devices}"
+        yield Candidate(
+            change=f"shared out over {devices} devices" + (f", a batch of {devices}" if more else ""),
+            flag=f"--plan {plan}{more}",
+            options=options.changed({"plan": plan}, where="levers"),
+            bound=2.0 if devices == least else 1.0,
+            kind=f"over {devices} devices",
+        )
 
 
 def _smaller(question: Question) -> Iterator[Candidate]:

@@ -18,7 +18,7 @@ def device_count(workload: Workload, asked: int | None) -> tuple[int, tuple[str,
         raise UsageError(f"cannot run on {asked} devices", where="--devices", fix="ask for at least 1")
     if workload.devices == 1:
         alike = f"all {asked} devices run it alike, each on a batch of its own, without communication"
-        return asked, (f"the program is not sharded: {alike}",)
+        return asked, (f"the program is not sharded: {alike}; --plan shares a model out",)
     raise UsageError(
         f"the program is sharded over {workload.devices} devices ({workload.mesh}), not {asked}",
         where="--devices",

@@ -13,7 +13,7 @@ from meshcast.base import Rows, format_bytes, format_time, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, light_seconds
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.program.data_loops import with_data_loops
-from meshcast.jobs.program.feasibility import held_memory, memory_verdict
+from meshcast.jobs.program.feasibility import Spread, held_memory, memory_verdict
 from meshcast.jobs.program.host_time import asking_seconds, issuing_seconds, paused_timeline, pausing_seconds
 from meshcast.jobs.program.on_network import arranged_run, contention_on, simulator_on
 from meshcast.jobs.program.power_cap import settled_step
@@ -248,7 +248,8 @@ class Run:
     @cached_property
     def verdict(self) -> Infeasible | None:
         """Why it does not fit; None where it does. Nothing is timed for it."""
-        return memory_verdict(self.memory, self.capacity, self.lowered.overflow)
+        spread: Spread = "shared" if self.workload.devices > 1 else "whole"
+        return memory_verdict(self.memory, self.capacity, self.lowered.overflow, spread=spread)
 
     def untimed(self) -> Prediction:
         """The prediction without its times: memory, counts, and whether the step fits."""

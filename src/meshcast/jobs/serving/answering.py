@@ -35,7 +35,9 @@ def predict_requests(builder: Builder, asked: RequestPasses) -> Prediction:
     if full[largest] or decoding.run.verdict is not None:
         first, step = reading[largest].untimed(), decoding.untimed()
         if full[largest]:
-            verdict = first.infeasible or memory_verdict(held[largest], first.capacity_bytes)
+            verdict = first.infeasible or memory_verdict(
+                held[largest], first.capacity_bytes, spread="shared" if first.devices > 1 else "whole"
+            )
             first = replace(first, memory=held[largest], infeasible=verdict)
         which = first if full[largest] else step
         return replace(which, name=name, warnings=tuple(dict.fromkeys((*first.warnings, *step.warnings))))

@@ -124,7 +124,7 @@ def with_whole_cache(prediction: Prediction, cache: int) -> Prediction:
     found = replace(prediction, memory=memory)
     if prediction.timed is None:
         return found
-    verdict = memory_verdict(memory, prediction.capacity_bytes)
+    verdict = memory_verdict(memory, prediction.capacity_bytes, spread="shared" if prediction.devices > 1 else "whole")
     return found if verdict is None else replace(found, infeasible=verdict, timed=None)
 
 

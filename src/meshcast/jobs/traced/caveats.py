@@ -6,8 +6,8 @@ How far off is what `benchmarks/retiming.py` found (`bounds.py`).
 from __future__ import annotations
 
 from meshcast.base import format_time
-from meshcast.chakra import DEVICE_KIND
-from meshcast.hardware import Device
+from meshcast.chakra import DEVICE_KIND, RECORDED_ON
+from meshcast.hardware import DRIVER_NAMES, Device
 from meshcast.jobs.traced.bounds import FROM_TPU, bound_of
 from meshcast.jobs.traced.heeded import without_effect
 from meshcast.jobs.traced.ranks import TracedRanks
@@ -26,12 +26,16 @@ def caveats(job: TracedRanks, timing: Timing, options: Options, device: Device, 
         too_much: Whether its nodes name more than the device's memory holds.
     """
     said = list(timing.estimated.warnings)
-    recorded = job.metadata.get("device")
+    recorded, called = recorded_device(job), job.metadata.get(RECORDED_ON)
     if timing.replayed and recorded is not None and recorded != device.name:
-        said.append(f"durations are those of the trace, of {recorded!s}: --on {device.name} does not change them")
+        said.append(
+            f"durations are those of the trace, of {recorded!s}: --on {device.name} does not change them, and has its memory "
+            "and network"
+        )
     working = [step for steps in job.steps for step in steps if step.does == "compute" and not step.waits]
     if timing.replayed and recorded is None and working:
-        said.append(_of_no_device(device, can_be_estimated=any(step.says_work for step in working)))
+        estimated = any(step.says_work for step in working)
+        said.append(_of_no_device(device, str(called) if called else None, can_be_estimated=estimated))
     if skipped := sum(step.invalid for steps in job.steps for step in steps):
         said.append(f"nodes without a type (type 0, INVALID_NODE) are passed over, as ASTRA-sim does: {skipped}")
     if timing.replayed and not timing.modelled_s and (unheeded := ", ".join(without_effect(options))):
@@ -43,7 +47,8 @@ def caveats(job: TracedRanks, timing: Timing, options: Options, device: Device, 
     if timing.guessed_dtype:
         said.append("the trace does not say in which type it computes: bf16 is assumed")
     if job.alone and job.ranks > 1:
-        said.append(f"the trace is of one rank: the other {job.ranks - 1:,} are taken to be like it")
+        others = "the other one is" if job.ranks == 2 else f"the other {job.ranks - 1:,} are"
+        said.append(f"the trace is of one rank: {others} taken to be like it")
     if any(peak is None for peak in job.peaks):
         said.append("the trace does not say what its nodes read and write: memory is not known")
     if any(step.seconds and not step.says_work for step in working):
@@ -55,18 +60,27 @@ def caveats(job: TracedRanks, timing: Timing, options: Options, device: Device, 
     return tuple(said)
 
 
-def _of_no_device(device: Device, *, can_be_estimated: bool) -> str:
+def _of_no_device(device: Device, called: str | None, *, can_be_estimated: bool) -> str:
     """That compute is the same on all devices, and what would change it."""
-    said = "the trace does not name its device: compute takes the time that was recorded, and "
-    said += f"--on {device.name} does not change it"
+    said = (
+        f"the trace is of {called!r}, which the catalogue has not" if called else "the trace does not name its device"
+    )
+    said += f": compute takes the time that was recorded, and --on {device.name} does not change it"
     if can_be_estimated:
         return f"{said}; --durations estimated works it out"
     return f"{said}; its nodes say neither operations nor bytes, from which it could be worked out"
 
 
+def recorded_device(job: TracedRanks) -> str | None:
+    """The device of the catalogue that a trace is of: as it says, or as its driver calls it; None where none is known."""
+    if (said := job.metadata.get("device")) is not None:
+        return str(said)
+    return DRIVER_NAMES.get(str(job.metadata.get(RECORDED_ON)))
+
+
 def at_home(job: TracedRanks, device: str) -> bool:
     """Whether a trace is of a device, or does not say of which."""
-    return job.metadata.get("device", device) == device
+    return recorded_device(job) in (None, device)
 
 
 def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:

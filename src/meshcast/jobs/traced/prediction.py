@@ -67,7 +67,7 @@ def predict_traces(
     # What was recorded on this device has run there, whatever the trace's names add up to.
     at_ease = timing.replayed and at_home(job, device.name)
     steps = job.steps[last]
-    infeasible, timed = None if at_ease else memory_verdict(memory, capacity), None
+    infeasible, timed = None if at_ease else memory_verdict(memory, capacity, spread="recorded"), None
     if infeasible is None:
         timed = _timed(job, timing, run, last, windows[last])
     return Prediction(
@@ -77,7 +77,7 @@ def predict_traces(
         flops=sum(step.flops for step in steps if not step.waits),
         hbm_bytes=float(sum(step.bytes for step in steps if not step.waits)),
         communication_bytes=_sent_bytes(job, last), memory=memory, capacity_bytes=capacity,
-        kernels=sum(step.repeat for step in steps if step.does != "nothing"),
+        kernels=sum(step.repeat for step in steps if step.does not in ("nothing", "host") and not step.waits),
         provenance=_provenance(job, timing), version=VERSION,
         warnings=(*caveats(job, timing, options, device, too_much=memory.peak > capacity), *said),
     )  # fmt: skip

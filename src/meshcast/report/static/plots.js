@@ -73,7 +73,7 @@ const reportPlots = (Page) => {
         series: [
           ...lines.map((line) => ({
             type: "line", data: line.data, showSymbol: false, silent: true, lineStyle: { color: Page.colour("faint"), width: 1.5 }, z: 1,
-            markLine: { silent: true, symbol: "none", lineStyle: { color: "transparent" }, label: { show: true, formatter: line.label, position: line.place, color: Page.colour("soft"), fontSize: 11 }, data: [[{ coord: line.data[0] }, { coord: line.data[1] }]] },
+            markLine: { silent: true, symbol: "none", lineStyle: { color: "transparent" }, label: { show: true, formatter: line.label, position: line.place, color: Page.colour("soft"), fontSize: 11, backgroundColor: line.label ? Page.colour("paper") : "transparent", padding: [1, 3], borderRadius: 3 }, data: [[{ coord: line.data[0] }, { coord: line.data[1] }]] },
           })),
           {
             type: "scatter", z: 3, cursor: "default",
@@ -152,7 +152,11 @@ const reportPlots = (Page) => {
         grid: { left: Math.max(56, (width - side) / 2), top: 16, width: side, height: side, show: true, borderColor: Page.colour("line"), backgroundColor: Page.colour("ground") },
         xAxis: category("to rank", { nameGap: 26 }),
         yAxis: category("from rank", { inverse: true, nameGap: 40 }),
-        visualMap: { show: false, min: high > low ? low : low - 1, max: high, dimension: 2, inRange: { color: Page.isDark() ? ["#182033", "#3d6bd0", "#9fc0ff"] : ["#edf2fd", "#6f9bf0", "#143d92"] } },
+        visualMap: {
+          show: width >= 560, left: Math.min(width - 80, (width + side) / 2 + 24), top: "middle", itemHeight: side * 0.6, itemWidth: 14, calculable: false, hoverLink: false, textStyle: { color: Page.colour("soft"), fontSize: 11 },
+          text: [10 ** high, 10 ** low].map((size) => Units.shown(size, "B")),
+          min: high > low ? low : low - 1, max: high, dimension: 2, inRange: { color: Page.isDark() ? ["#182033", "#3d6bd0", "#9fc0ff"] : ["#edf2fd", "#6f9bf0", "#143d92"] },
+        },
         tooltip: { trigger: "item", ...tooltip(({ data: cell }) => table(`rank ${names[cell[1]]} to rank ${names[cell[0]]}`, [["sent in a step", Units.shown(cell[3], "B")]])) },
         series: [{ type: "heatmap", data: data.cells.map(([from, to, size]) => [to, from, Math.max(low, Math.log10(size)), size]), itemStyle: { borderWidth: blocks <= 32 ? 1 : 0, borderColor: Page.colour("paper") }, emphasis: { disabled: true }, progressive: 0 }],
       };

@@ -53,6 +53,9 @@ async function offer() {
     if (mine !== config()) return true;
     choices = found;
     if (found.plan !== undefined && !found.problem) mine.plan = found.plan;
+    // A link may call them otherwise: from here on they have the names that the controls offer.
+    if (mine.kind === "model") { mine.model = found.name; mine.mode = found.mode; delete mine.settings.mode; }
+    mine.on[0] = found.on;
     form();
     return true;
   } catch (error) {

@@ -41,6 +41,9 @@ document.getElementById("share").addEventListener("click", async () => {
 });
 for (const button of document.querySelectorAll(".tabs button")) button.addEventListener("click", () => show(button.dataset.view));
 
+// What is set here takes the address's place without an event: this one is of somebody who has put in another link.
+window.addEventListener("hashchange", () => location.reload());
+
 async function start() {
   let kept = null;
   try { kept = localStorage.getItem("meshcast-theme"); } catch { /* none is kept */ }

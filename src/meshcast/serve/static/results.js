@@ -96,8 +96,9 @@ function card(config, index, held, first) {
   const children = [head(config, index, main), line("working", held && held.status)];
   if (held && held.problem) children.push(problem(held.problem));
   else if (main && main.problem) children.push(problem(main.problem));
-  else if (main) children.push(ratio(main, index, first), held.view && held.view.host, line("later", held.later));
+  else if (main) children.push(ratio(main, index, first));
   if (held && config.on.length > 1) children.push(others(config, held));
+  if (main && !main.problem && !held.problem) children.push(held.view && held.view.host, line("later", held.later));
   if (main && !main.problem) children.push(foot(config, main));
   const waits = Boolean(held && held.status);
   return h("article", { class: `card${waits ? " waits" : ""}`, "data-card": index, "data-whole": Boolean(held && held.whole) && "yes", "aria-busy": waits && "true" }, children);
@@ -115,19 +116,23 @@ export function problem(error) {
 }
 
 function ratio(p, index, first) {
-  if (!index || !p.step_time_s || !first || !first.step_time_s) return null;
+  // A line in each of them, so that cards side by side keep their rows.
+  if (!index) return state.configs.length > 1 ? h("p", { class: "baseline" }, "others are held against this one") : null;
+  if (!p.step_time_s || !first || !first.step_time_s) return null;
   const found = p.step_time_s / first.step_time_s;
   return h("p", { class: `ratio ${found < 0.995 ? "better" : found > 1.005 ? "worse" : ""}`, title: "Step time / that of configuration A." }, `${format.ratio(found)} the time of A`);
 }
 
 function others(config, held) {
+  const main = held.answers.get(config.on[0]);
+  const against = (p) => (main && main.step_time_s && p.step_time_s ? format.ratio(p.step_time_s / main.step_time_s) : "");
   const rows = config.on.map((on) => {
     const p = held.answers.get(on);
-    if (!p) return h("tr", {}, h("td", {}, on), h("td", { class: "number", colspan: 3 }, "…"));
-    if (p.problem) return h("tr", { title: p.problem.message }, h("td", {}, on), h("td", { colspan: 3 }, p.problem.message));
-    return h("tr", { "data-on": on }, h("td", {}, on), h("td", { class: "number", "data-value": p.step_time_s }, p.feasible ? format.time(p.step_time_s) : "does not fit"), h("td", { class: "number" }, format.percent(p.mfu)), h("td", { class: "number" }, format.percent(p.memory_bytes.peak / p.memory_bytes.capacity)));
+    if (!p) return h("tr", {}, h("td", {}, on), h("td", { class: "number", colspan: 4 }, "…"));
+    if (p.problem) return h("tr", { title: p.problem.message }, h("td", {}, on), h("td", { colspan: 4 }, p.problem.message));
+    return h("tr", { "data-on": on }, h("td", {}, on), h("td", { class: "number", "data-value": p.step_time_s }, p.feasible ? format.time(p.step_time_s) : "does not fit"), h("td", { class: "number" }, against(p)), h("td", { class: "number" }, format.percent(p.mfu)), h("td", { class: "number" }, format.percent(p.memory_bytes.peak / p.memory_bytes.capacity)));
   });
-  return h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, h("th", {}, "on"), h("th", { class: "number" }, "step"), h("th", { class: "number" }, "MFU"), h("th", { class: "number" }, "memory"))), h("tbody", {}, rows)));
+  return h("div", { class: "scroll hardware" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, h("th", {}, "on"), h("th", { class: "number" }, "step"), h("th", { class: "number", title: "Step time / that of the first" }, "to first"), h("th", { class: "number" }, "MFU"), h("th", { class: "number", title: "Peak memory / what a device has" }, "memory"))), h("tbody", {}, rows)));
 }
 
 function foot(config, p) {

@@ -57,7 +57,7 @@ export function asked(config, on, more = {}) {
 export function command(config, on) {
   const said = asked(config, on);
   const words = ["meshcast predict", config.kind === "program" ? (config.program ? `${config.program.name}.mlir` : "FILE.mlir") : config.kind === "config" ? "config.json" : config.model, "--on", on];
-  if (said.plan) words.push("--plan", said.plan);
+  if (said.plan) words.push("--plan", said.plan); else if (said.devices > 1) words.push("--devices", said.devices);
   for (const [name, value] of Object.entries(said.settings || {})) words.push("--set", `${name}=${value}`);
   for (const [name, usual] of [["fidelity", "auto"], ["network", "alpha-beta"], ["lowering", "auto"], ["clocks", "sustained"], ["stack", ""]]) {
     if (config[name] !== usual) words.push(`--${name}`, config[name]);

@@ -38,7 +38,11 @@ def layer_pattern(fields: Fields, *, window: int, every: int = 0) -> dict[str, A
     """
     types, layers = fields.words("layer_types"), fields.integer("num_hidden_layers")
     if types and len(types) != layers:
-        raise InputError(f"layer_types has {len(types)} layers, num_hidden_layers={layers}", where=fields.where)
+        raise InputError(
+            f"layer_types has {len(types)} layers, num_hidden_layers={layers}",
+            where=fields.where,
+            fix="give one type for each layer",
+        )
     if types:
         every = types.index("full_attention") + 1 if "full_attention" in types else 0
         wanted = tuple(

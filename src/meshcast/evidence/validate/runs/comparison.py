@@ -85,7 +85,9 @@ def chosen_runs(rows: Sequence[RunRow], *, only: str | None, limit: int | None) 
     try:
         pattern = re.compile(only, re.IGNORECASE)
     except re.error as error:
-        raise UsageError(f"{only!r} is no regular expression: {error}", where="--only") from None
+        raise UsageError(
+            f"{only!r} is no regular expression: {error}", where="--only", fix="such as --only 'llama|gpt'"
+        ) from None
     found = [row for row in rows if pattern.search(f"{row.id} {row.source} {row.run.device} {row.run.model}")]
     if not found:
         raise UsageError(

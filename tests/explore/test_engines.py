@@ -64,6 +64,44 @@ def test_a_family_that_somebody_else_begins_is_his_own() -> None:
     assert set(where["one"]) | set(where["two"]) == {1}, "programs of a family are made in one process"
 
 
+class _Clock:
+    """Seconds that pass by the work that is done alone; all lanes look at the same one."""
+
+    def __init__(self) -> None:
+        self._now, self._lock = 0.0, threading.Lock()
+
+    def perf_counter(self) -> float:
+        return self._now
+
+    def pass_by(self, seconds: float) -> None:
+        with self._lock:
+            self._now += seconds
+
+
+@pytest.mark.parametrize(("more", "shared"), [(60, False), (6000, True)])
+def test_programs_are_made_again_only_where_that_takes_less_than_waiting(
+    monkeypatch: pytest.MonkeyPatch, more: int, shared: bool
+) -> None:
+    """A family's first work takes 10 s in each process and the others 10 ms: 60 of them are no reason, 60 s of them are."""
+    clock, begun, known = _Clock(), set[tuple[int, str]](), threading.Event()
+    monkeypatch.setattr("meshcast.explore.engines.lanes.time", clock)
+
+    def do(lane: int, works: Sequence[SearchWork]) -> list[Answer]:
+        for work in works:
+            new = (lane, work.family) not in begun
+            begun.add((lane, work.family))
+            clock.pass_by(10.0 if new else 0.01)
+            if work.family == "two":
+                known.wait(timeout=30)  # the other lane is behind its first work
+            elif not new:
+                known.set()
+        return [_outcome(work) for work in works]
+
+    works = [_work(0, "one"), _work(1, "two"), *(_work(number, "one") for number in range(2, more))]
+    assert sorted(number for number, _ in Lanes(2, do).answers(works)) == list(range(more))
+    assert len([lane for lane, family in begun if family == "one"]) == 1 + shared
+
+
 def test_a_work_whose_worker_dies_is_done_again_and_one_that_kills_is_told_so() -> None:
     tried: dict[int, int] = {}
 

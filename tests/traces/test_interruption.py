@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,17 +45,50 @@ def with_earlier(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-def interrupted(folder: Path, form: str, moment: str, name: str, *more: str) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Interrupted = Callable[..., Ended]
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interrupted]:
+    """Commands that get a signal at a moment: processes of their own, of one that has everything imported."""
+    said = tmp_path_factory.mktemp("said")
     script = Path(__file__).with_name("interrupted_process.py")
-    asked = ["trace", str(PROGRAM), "--on", "h200", "--format", form, "-o", str(folder / OUT[form]), *more]
-    return subprocess.run(
-        [sys.executable, str(script), moment, name, *asked], capture_output=True, text=True, check=False, timeout=120,
-        env=child_environment(),
-    )  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=child_environment()
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    asking, answering = process.stdin, process.stdout
+
+    def run(folder: Path, form: str, moment: str, name: str, *more: str) -> Ended:
+        out, err = said / f"{folder.name}.out", said / f"{folder.name}.err"
+        asked = ["trace", str(PROGRAM), "--on", "h200", "--format", form, "-o", str(folder / OUT[form]), *more]
+        print(json.dumps([str(out), str(err), moment, name, *asked]), file=asking, flush=True)
+        late = threading.Timer(120, process.kill)
+        late.start()
+        code = answering.readline()
+        late.cancel()
+        return Ended(int(code), out.read_text(), err.read_text())
+
+    yield run
+    asking.close()
+    answering.close()
+    process.wait(timeout=20)
 
 
 @pytest.mark.parametrize(("form", "moment", "name"), MOMENTS)
-def test_a_signal_leaves_the_earlier_export(tmp_path: Path, form: str, moment: str, name: str) -> None:
+def test_a_signal_leaves_the_earlier_export(
+    tmp_path: Path, interrupted: Interrupted, form: str, moment: str, name: str
+) -> None:
     if form == "perfetto" and importlib.util.find_spec("perfetto") is None:
         pytest.skip("the package perfetto is not installed")
     with_earlier(tmp_path)
@@ -64,7 +101,7 @@ def test_a_signal_leaves_the_earlier_export(tmp_path: Path, form: str, moment: s
 
 
 @pytest.mark.parametrize("moment", ["shutil:rmtree", "meshcast.traces.formats:Written"])
-def test_a_signal_when_all_is_written_comes_too_late(tmp_path: Path, moment: str) -> None:
+def test_a_signal_when_all_is_written_comes_too_late(tmp_path: Path, interrupted: Interrupted, moment: str) -> None:
     with_earlier(tmp_path)
     ended = interrupted(tmp_path, "chakra", moment, "SIGINT")
     assert ended.returncode == 0
@@ -74,7 +111,7 @@ def test_a_signal_when_all_is_written_comes_too_late(tmp_path: Path, moment: str
     assert found["job.manifest.json"] != "{}"
 
 
-def test_a_signal_as_json(tmp_path: Path) -> None:
+def test_a_signal_as_json(tmp_path: Path, interrupted: Interrupted) -> None:
     ended = interrupted(tmp_path, "kineto", "meshcast.traces.formats:_timeline", "SIGINT", "--json")
     assert ended.stdout == '{"error": {"code": "interrupted", "message": "interrupted", "where": null, "fix": null}}\n'
     assert list(tmp_path.iterdir()) == []

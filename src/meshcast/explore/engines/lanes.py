@@ -8,15 +8,22 @@ Works of a family that take milliseconds each are handed over many at a time, in
 their hardware alone cost less than handing one over does, and neighbours in a space share what a worker keeps. A bundle takes
 about `BUNDLE_S`, so that long works go one by one, and little is lost where a worker dies or somebody interrupts. Works
 whose worker has died go one by one from there on: none is blamed for another.
+
+A worker without works takes some of another's, of a family that is new to both first. One that the other has begun costs the
+worker what its first work took: its programs are made again, which may take as long as fifty works whose programs are there.
+So it is taken only where the other is busy for longer than that with what it does and what waits for it, and what waits of the
+family takes at least half as long; or, as long as nobody knows what is still to come, once the worker has waited for as long as
+it costs.
 """
 
 from __future__ import annotations
 
 import queue
+import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshcast.explore.work import Answer, SearchWork, failed
@@ -25,6 +32,7 @@ TRIES = 3
 AHEAD = 4  # bundles for each lane that are taken from the source before they are needed
 BUNDLE_S = 0.3
 MOST = 128  # works of a bundle
+LATEST = 64  # works whose time says what others will take
 
 
 class DiedError(Exception):
@@ -42,6 +50,15 @@ class _Item:
     alone: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Bundle:
+    """Works of one family that a worker does together, and whether they are the first of it that it does."""
+
+    items: list[_Item]
+    family: str
+    begins: bool
+
+
 class Lanes:
     """Some workers, each behind a thread that waits for it."""
 
@@ -51,6 +68,10 @@ class Lanes:
         self._home: dict[str, int] = {}  # who has a family's programs, or is to have them
         self._begun: dict[str, set[int]] = {}  # who has worked on a family
         self._given = [0] * count
+        self._first: dict[str, float] = {}  # seconds of a family's first works with somebody
+        self._latest: deque[float] = deque(maxlen=LATEST)  # seconds of works behind the first of their families
+        self._until = [0.0] * count  # when each should be done with what it does
+        self._since = [0.0] * count  # when each had nothing to do last
         self._sizes: dict[str, int] = {}  # works of a family's next bundle
         self._most = 1  # the largest of them
 
@@ -58,17 +79,18 @@ class Lanes:
         """Each work's number and answer, as they come; works are taken from their source as lanes become free."""
         source = iter(enumerate(works))
         waiting: list[deque[_Item]] = [deque() for _ in range(self._count)]
-        done: queue.SimpleQueue[tuple[int, list[_Item], Sequence[Answer] | BaseException, float]] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[int, _Bundle, Sequence[Answer] | BaseException, float]] = queue.SimpleQueue()
         busy = [False] * self._count
         exhausted = False
+        self._since = [time.perf_counter()] * self._count
 
-        def run(lane: int, items: list[_Item]) -> None:
+        def run(lane: int, bundle: _Bundle) -> None:
             started = time.perf_counter()
             try:
-                found: Sequence[Answer] | BaseException = self._do(lane, [item.work for item in items])
+                found: Sequence[Answer] | BaseException = self._do(lane, [item.work for item in bundle.items])
             except BaseException as error:
                 found = error
-            done.put((lane, items, found, time.perf_counter() - started))
+            done.put((lane, bundle, found, time.perf_counter() - started))
 
         while True:
             while not exhausted and sum(map(len, waiting)) < AHEAD * self._count * self._most:
@@ -79,21 +101,23 @@ class Lanes:
                 number, work = taken
                 waiting[self._lane(work, waiting)].append(_Item(number, work))
             for lane in range(self._count):
-                items = [] if busy[lane] else self._next(lane, waiting, exhausted=exhausted)
-                if items:
+                bundle = None if busy[lane] else self._next(lane, waiting, exhausted=exhausted)
+                if bundle is not None:
                     busy[lane] = True
-                    threading.Thread(target=run, args=(lane, items), daemon=True).start()
+                    self._until[lane] = time.perf_counter() + self._expected(bundle)
+                    threading.Thread(target=run, args=(lane, bundle), daemon=True).start()
             if not any(busy):
                 return
-            lane, items, found, seconds = done.get()
+            lane, bundle, found, seconds = done.get()
             busy[lane] = False
+            self._since[lane] = time.perf_counter()
             if isinstance(found, DiedError):
-                yield from self._after_death(items, waiting[lane], found)
+                yield from self._after_death(bundle.items, waiting[lane], found)
                 continue
             if isinstance(found, BaseException):
                 raise found
-            self._note(items, seconds)
-            for item, answer in zip(items, found, strict=True):
+            self._note(bundle, seconds)
+            for item, answer in zip(bundle.items, found, strict=True):
                 yield item.number, answer
 
     @staticmethod
@@ -108,9 +132,23 @@ class Lanes:
             item.alone = True
             waiting.appendleft(item)
 
-    def _note(self, items: list[_Item], seconds: float) -> None:
+    def _expected(self, bundle: _Bundle) -> float:
+        """Seconds that works should take, by what others took; 0 where that is not known."""
+        first = self._first.get(bundle.family, 0.0) if bundle.begins else 0.0
+        return first + self._usual_s * (len(bundle.items) - bundle.begins)
+
+    @property
+    def _usual_s(self) -> float:
+        """Seconds of a work whose family was begun: the median, as plans of a family may still have programs of their own."""
+        return _median(self._latest)
+
+    def _note(self, bundle: _Bundle, seconds: float) -> None:
         """How many works of a family go together next, by what these took; at most four times as many as now."""
-        family = items[0].work.family
+        items, family = bundle.items, bundle.family
+        if bundle.begins:
+            self._first[family] = seconds
+        else:
+            self._latest.append(seconds / len(items))
         fitting = int(BUNDLE_S * len(items) / seconds) if seconds > 0 else MOST
         size = self._sizes[family] = max(1, min(MOST, fitting, 4 * len(items)))
         self._most = max(self._most, size)
@@ -125,13 +163,16 @@ class Lanes:
         self._given[home] += 1
         return home
 
-    def _next(self, lane: int, waiting: list[deque[_Item]], *, exhausted: bool) -> list[_Item]:
+    def _next(self, lane: int, waiting: list[deque[_Item]], *, exhausted: bool) -> _Bundle | None:
         """A lane's next works: its own first, else the last ones of whoever has most; towards the end no lane takes all."""
         own = waiting[lane]
-        fullest = own or max(waiting, key=len)
+        owner = lane if own else max(range(self._count), key=lambda each: len(waiting[each]))
+        fullest = waiting[owner]
         if not fullest:
-            return []
-        place = 0 if own else self._to_take(lane, fullest)
+            return None
+        place = 0 if own else self._to_take(lane, owner, fullest, exhausted=exhausted)
+        if place is None:
+            return None
         first = fullest[place]
         family = first.work.family
         size = 1 if first.alone or not family else self._sizes.get(family, 1)
@@ -145,22 +186,35 @@ class Lanes:
         items = [fullest[each] for each in sorted(places)]
         for each in sorted(places, reverse=True):
             del fullest[each]
-        if not self._begun.get(family):
+        begun = self._begun.setdefault(family, set())
+        if not begun:
             self._home[family] = lane
-        self._begun.setdefault(family, set()).add(lane)
-        return items
+        begins = bool(family) and lane not in begun
+        begun.add(lane)
+        return _Bundle(items, family, begins)
 
-    def _to_take(self, lane: int, queue: deque[_Item]) -> int:
-        """The place of what a lane takes of somebody else's works.
+    def _to_take(self, lane: int, owner: int, queue: deque[_Item], *, exhausted: bool) -> int | None:
+        """The place of what a lane takes of the owner's works; None where it had better wait for works of its own.
 
         That is the last one of a family that it has worked on itself, or that nobody has begun, which is its own from there on:
-        programs of the others would be made a second time. Where all are, it is the last one.
+        programs of the others would be made a second time. Where all are, it is the last one, if its programs are made before the
+        owner would be done with all and it spares him enough, or it has waited for as long while more may come.
         """
         for place in reversed(range(len(queue))):
             begun = self._begun.get(queue[place].work.family, ())
             if not begun or lane in begun:
                 return place
-        return len(queue) - 1
+        family, now, usual = queue[-1].work.family, time.perf_counter(), self._usual_s
+        again = self._first.get(family, _median(self._first.values()))  # what others took where its first is under way
+        left = max(0.0, self._until[owner] - now) + usual * len(queue)
+        spared = usual * sum(item.work.family == family for item in queue)
+        waited = 0.0 if exhausted else now - self._since[lane]
+        return len(queue) - 1 if min(left, 2 * spared) >= again or waited >= again else None
+
+
+def _median(seconds: Collection[float]) -> float:
+    """The median; 0 of none."""
+    return statistics.median(seconds) if seconds else 0.0
 
 
 def _goes_with(item: _Item, family: str) -> bool:

@@ -32,10 +32,12 @@ from meshcast.chakra.own_attributes import HOST_BYTES as HOST_BYTES
 from meshcast.chakra.own_attributes import KERNEL as KERNEL
 from meshcast.chakra.own_attributes import KERNELS as KERNELS
 from meshcast.chakra.own_attributes import LEAST as LEAST
+from meshcast.chakra.own_attributes import RECORDED_ON as RECORDED_ON
 from meshcast.chakra.own_attributes import UNTIL as UNTIL
 from meshcast.chakra.own_attributes import packed_kernels as packed_kernels
 from meshcast.chakra.own_attributes import unpacked_kernels as unpacked_kernels
 from meshcast.chakra.reader import ChakraTrace as ChakraTrace
+from meshcast.chakra.reader import read_metadata as read_metadata
 from meshcast.chakra.reader import read_trace as read_trace
 from meshcast.chakra.reader import trace_of_bytes as trace_of_bytes
 from meshcast.chakra.schema import COLLECTIVE_CODES as COLLECTIVE_CODES

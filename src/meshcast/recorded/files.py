@@ -11,6 +11,7 @@ from typing import Any
 
 from meshcast.base import InputError, UsageError, tell, whole_files
 from meshcast.chakra import (
+    RECORDED_ON,
     Attribute,
     Node,
     NodeValues,
@@ -100,7 +101,7 @@ def _write(job: LinkedJob, out: Path, form: str, sources: Sequence[Path]) -> Lin
     files = []
     with whole_files(prefix) as staged:
         for number, rank in enumerate(job.ranks):
-            metadata: dict[str, Attribute] = {"source": "linked", "recorded_on": rank.device_name}
+            metadata: dict[str, Attribute] = {"source": "linked", RECORDED_ON: rank.device_name}
             parts: Iterator[bytes]
             nodes = (_node(each, job, number) for each in rank.drafts)
             path = rank_path(prefix, number)

@@ -10,6 +10,7 @@ from meshcast.chakra import DEVICE_KIND
 from meshcast.hardware import Device
 from meshcast.jobs.traced.bounds import FROM_TPU, bound_of
 from meshcast.jobs.traced.heeded import without_effect
+from meshcast.jobs.traced.home import home_of
 from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.timing import Timing
 from meshcast.options import Options
@@ -26,7 +27,7 @@ def caveats(job: TracedRanks, timing: Timing, options: Options, device: Device, 
         too_much: Whether its nodes name more than the device's memory holds.
     """
     said = list(timing.estimated.warnings)
-    recorded = job.metadata.get("device")
+    recorded = home_of(job.metadata)
     if timing.replayed and recorded is not None and recorded != device.name:
         said.append(f"durations are those of the trace, of {recorded!s}: --on {device.name} does not change them")
     working = [step for steps in job.steps for step in steps if step.does == "compute" and not step.waits]
@@ -66,7 +67,7 @@ def _of_no_device(device: Device, *, can_be_estimated: bool) -> str:
 
 def at_home(job: TracedRanks, device: str) -> bool:
     """Whether a trace is of a device, or does not say of which."""
-    return job.metadata.get("device", device) == device
+    return (home_of(job.metadata) or device) == device
 
 
 def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:
@@ -79,7 +80,12 @@ def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:
     kind = str(job.metadata.get(DEVICE_KIND, device.kind))
     bound = bound_of(shaped=bool(shaped), recorded=kind, device=device.kind)
     said = []
-    if not shaped:
+    if timing.scaled_from:
+        said.append(
+            f"compute takes what was recorded on {timing.scaled_from}, times what the models say that {device.name} takes of "
+            f"it; the host takes as long as it took there"
+        )
+    elif not shaped:
         said.append(
             "compute is worked out from the operations and bytes of the trace's nodes, not from shapes: steps came out "
             f"{bound.words} a prediction of the program"

@@ -77,7 +77,7 @@ def predict_traces(
         flops=sum(step.flops for step in steps if not step.waits),
         hbm_bytes=float(sum(step.bytes for step in steps if not step.waits)),
         communication_bytes=_sent_bytes(job, last), memory=memory, capacity_bytes=capacity,
-        kernels=sum(step.repeat for step in steps if step.does != "nothing"),
+        kernels=sum(step.repeat for step in steps if step.does not in ("nothing", "host") and not step.waits),
         provenance=_provenance(job, timing), version=VERSION,
         warnings=(*caveats(job, timing, options, device, too_much=memory.peak > capacity), *said),
     )  # fmt: skip

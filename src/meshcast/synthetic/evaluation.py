@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +19,11 @@ import numpy.typing as npt
 from meshcast.base import piece
 from meshcast.chakra import COLLECTIVE_CODES
 from meshcast.evidence import spearman
-from meshcast.jobs import predict
 from meshcast.synthetic.baselines import perturbed_copy, random_graph
 from meshcast.synthetic.distances import distances
 from meshcast.synthetic.graphs import OpGraph
 from meshcast.synthetic.model import GraphModel
-from meshcast.synthetic.trace_files import write_graph
+from meshcast.synthetic.timed_graphs import graph_seconds
 
 RIDGE = 1.0  # weight of the squares of the standardised coefficients
 SPEARMAN_SHARE, ERROR_RATIO = 0.9, 1.3  # of the surrogate that learnt from real graphs, which ours should reach
@@ -113,7 +110,7 @@ def evaluate(model: GraphModel, corpus: Sequence[OpGraph], *, graphs: int, seed:
     def seconds(graph: OpGraph, total: int = len(corpus) + graphs * len(made)) -> float:
         done = next(number)
         with piece(f"step {done + 1} of {total} graphs", done=done, total=total):
-            return _seconds(graph, on)
+            return graph_seconds(graph, on)
 
     timed = {graph.name: seconds(graph) for graph in corpus}
     tested = [timed[graph.name] for graph in apart]
@@ -128,15 +125,6 @@ def evaluate(model: GraphModel, corpus: Sequence[OpGraph], *, graphs: int, seed:
 
 def _of_family(graphs: Sequence[OpGraph], like: OpGraph) -> list[OpGraph]:
     return [graph for graph in graphs if graph.family == like.family] or list(graphs)
-
-
-def _seconds(graph: OpGraph, on: str) -> float:
-    """The step of a graph, predicted on hardware by what its nodes do."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_graph(graph, Path(folder) / "job", first_alone=True)
-        found = predict(Path(folder) / "job", on=on, durations="estimated", levers=False)
-    assert found.step_time_s is not None
-    return found.step_time_s
 
 
 def _features(graph: OpGraph) -> list[float]:

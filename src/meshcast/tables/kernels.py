@@ -219,8 +219,8 @@ class EmbeddingKernels:
         u = self.updating
         long = np.where(t.hottest > LONG, 1.0, 0.0)
         listed = long * t.hottest / PIECE * u.list_cycles
-        warp = u.chain_cycles * np.ceil(np.minimum(LONG, t.hottest) / np.vectorize(run_rows)(t.dim))
-        piece = long * np.ceil(np.minimum(PIECE, t.hottest) / np.vectorize(piece_rows)(t.dim)) * u.piece_wait_cycles
+        warp = u.chain_cycles * np.ceil(np.minimum(LONG, t.hottest) / run_rows(t.dim))
+        piece = long * np.ceil(np.minimum(PIECE, t.hottest) / piece_rows(t.dim)) * u.piece_wait_cycles
         linear = u.linear_turn_cycles * np.ceil(t.most_turns / 8)  # a turn of a look-up is 4 indices, of a warp 32
         return (listed + warp + piece + linear) / self.device.clock_hz
 

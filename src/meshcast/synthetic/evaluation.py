@@ -1,7 +1,8 @@
 """Whether grown graphs stand for real ones: validity, distances from graphs set apart, and what a surrogate learns from them.
 
 The surrogate is a ridge regression of the logarithm of the step, as predicted of the graph, on the logarithms of its work:
-operations of products and others, bytes, bytes of each collective, launches, nodes and layers. It is trained on grown graphs,
+operations of products (of two bytes and fewer, and of wider types, which devices have other rates for) and others, bytes, bytes
+of each collective, launches, nodes and layers. It is trained on grown graphs,
 tested on real ones that nothing was learnt from, and compared with the same trained on real graphs (LayerDAG, section 4.3).
 """
 
@@ -29,6 +30,7 @@ RIDGE = 1.0  # weight of the squares of the standardised coefficients
 SPEARMAN_SHARE, ERROR_RATIO = 0.9, 1.3  # of the surrogate that learnt from real graphs, which ours should reach
 Floats = npt.NDArray[np.float64]
 COLLECTIVES = tuple(COLLECTIVE_CODES)
+WIDE = ("f32", "f64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,8 @@ def _features(graph: OpGraph) -> list[float]:
     """Logarithms of what a graph has of everything."""
     kernels = [node for node in graph.nodes if not node.is_collective]
     totals = [
-        sum(node.flops * node.repeat for node in kernels if node.matrix),
+        sum(node.flops * node.repeat for node in kernels if node.matrix and node.dtype not in WIDE),
+        sum(node.flops * node.repeat for node in kernels if node.matrix and node.dtype in WIDE),
         sum(node.flops * node.repeat for node in kernels if not node.matrix),
         float(sum(node.bytes * node.repeat for node in kernels)), float(sum(node.repeat for node in graph.nodes)),
         float(len(graph.nodes)), float(len(graph.layers())),

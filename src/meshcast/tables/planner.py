@@ -7,10 +7,10 @@ Baselines, each placing the heaviest first on the rank that has least of the sam
 - row-wise: every table's rows over all ranks.
 
 The search takes the best few of these, of the heaviest tables cut and the others whole, and, where tables are not many, of
-tables put one by one where the step is shortest then; tables of the slowest rank are tried in every other way and place; and some tables at a time are
-taken out and put back, heaviest first. The formula of `step` guides it; what it ends with and the baselines are then followed
-rank by rank (`simulated`), and the fastest is the answer, so that no baseline is ever better. It draws from a fixed seed, and
-its length is counted in tries, so that its answer is always the same.
+tables put one by one where the step is shortest then; tables of the slowest rank are tried in every other way and place; and
+some tables at a time are taken out and put back, heaviest first. The formula of `step` guides it; what it ends with and the
+baselines are then followed rank by rank (`simulated`), and the fastest is the answer, so that no baseline is ever better. It
+draws from a fixed seed, and its length is counted in tries, so that its answer is always the same.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from meshcast.tables.distribution import Floats, Picked, missed_of_equal
 
 SECTOR = 32  # bytes that L2 moves at least
 LINE_ELEMENTS, UNROLLED = 512, 4  # elements of all bags of a block, and rows of a bag that it loads at a time
+WARPS = 4  # of a block
 LONG, PIECE = 32, 256  # look-ups of a run that a warp sums alone, and of a piece of a longer one
 NEAR_SHARE, CACHE_SHARE = 0.86, 0.64  # of an SM's L1 and of L2: what rows are found in again
 UNKNOWN_L1 = 128 * 1024  # bytes, where a device's file has none

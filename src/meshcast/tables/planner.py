@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 Plan = list[PlacedTable]
 TRIES, TRIES_A_TABLE = 4000, 200  # of one table in one way, beside the first pass over all tables
 WHOLE = Sharding(way="table")
-STARTS, STARTS_OF_MANY = 3, 2
+STARTS, STARTS_OF_MANY = 3, 1
 NO_FIT = 1e6  # seconds: steps of plans that do not fit take longer
 
 
@@ -86,7 +86,7 @@ def _mixed(problem: ShardingProblem) -> Iterator[Plan]:
     weights = list(problem.weights)
     order = sorted(range(len(weights)), key=lambda each: -weights[each])
     data, most = Sharding(way="data"), min(len(order), 4 * problem.ranks.devices)
-    every = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if len(order) <= MANY_TABLES else (0, 4, 16, 64)
+    every = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if len(order) <= MANY_TABLES else (0, 16, 64)
     counts = sorted({min(k, most) for k in every})
     for heavy, cut, shared in itertools.product(counts, ("row", "column", "table-row"), (False, True)):
         if not heavy and cut != "row":

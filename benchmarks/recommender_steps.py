@@ -5,9 +5,12 @@
 `queued` is a step with the host ahead (the device alone), `host` what the host takes, `step` one after another. `--rows` shows
 rows of the half that may be looked at, `--fit` leaves the other half out.
 
-Rows of `recommender_host.py` (data/measured/h200-embeddings/host.jsonl.gz) have the time of a reference step beside them: the
-host is as many times as fast as `--host slow` as that step is predicted longer with it than it was. Times are means of all
-rounds there: a host that changes its pace changes both alike.
+Rows of `recommender_host.py` (data/measured/h200-embeddings/host.jsonl.gz) have the time of a reference step beside them, taken
+before and after each: the host is as many times as fast as `--host slow` as that step is predicted longer with it than it was.
+Times are means of all rounds there. Both references are of one pace and differ all the same: how well they agree over all rows,
+correlation r of their logarithms, is how much of what sets a row's reference apart is the host's pace and not chance. What is
+expected of the pace, then, is the mean of all rows' and of that row's the share 2 r / (1 + r) of its distance (Spearman and
+Brown's reliability of two readings; Kelley's estimate of what was read). Nothing of the steps themselves enters.
 """
 
 from __future__ import annotations
@@ -67,8 +70,8 @@ def predicted(row: dict[str, Any]) -> EagerStep:
     whole = dense(row["model"], row["batch"], row["dim"], row["precision"], bag)
     tables = bag_launches(works, KERNELS) if bag else batched_launches(works, KERNELS)
     costs = call_costs("slow")
-    if "probe_ms" in row:
-        costs = costs.scaled(1e-3 * row["probe_ms"] / reference_s())
+    if "pace_ms" in row:
+        costs = costs.scaled(1e-3 * row["pace_ms"] / reference_s())
     return eager_step(whole.with_tables(list(tables)), costs)
 
 
@@ -81,7 +84,7 @@ def reference_s() -> float:
 def main() -> None:
     """Reads, predicts, tells."""
     lines = gzip.decompress(Path(sys.argv[1]).read_bytes()).splitlines()
-    rows = [averaged(row) for row in map(json.loads, lines) if row["what"] == "step" and "step_ms" in row]
+    rows = paced([averaged(row) for row in map(json.loads, lines) if row["what"] == "step" and "step_ms" in row])
     halves = ("fit",) if "--fit" in sys.argv else ("apart", "fit")
     for half in halves:
         found = [(row, predicted(row)) for row in rows if row["half"] == half]
@@ -110,8 +113,26 @@ def averaged(row: dict[str, Any]) -> dict[str, Any]:
     if "rounds" not in row:
         return row
     mean = {name: fmean(each[name] for each in row["rounds"]) for name in ("step", "host", "before", "after")}
-    probe = fmean((mean["before"], mean["after"]))
-    return row | {"step_ms": mean["step"], "host_ms": mean["host"], "probe_ms": probe}
+    return row | {
+        "step_ms": mean["step"],
+        "host_ms": mean["host"],
+        "before_ms": mean["before"],
+        "after_ms": mean["after"],
+    }
+
+
+def paced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with what a reference step is expected to take the host beside each, where references were taken."""
+    known = [row for row in rows if "before_ms" in row]
+    if not known:
+        return rows
+    before, after = (np.log([row[name] for row in known]) for name in ("before_ms", "after_ms"))
+    agreement = float(np.corrcoef(before, after)[0, 1])
+    read = (before + after) / 2
+    expected = np.exp(read.mean() + 2 * agreement / (1 + agreement) * (read - read.mean()))
+    for row, pace in zip(known, expected, strict=True):
+        row["pace_ms"] = float(pace)
+    return rows
 
 
 def pairs(step: EagerStep) -> list[tuple[str, str, float]]:

@@ -9,6 +9,7 @@ import pytest
 
 from meshcast.base import UsageError
 from meshcast.tables import Distribution, Picked, parse_distribution
+from meshcast.tables.distribution import missed_of_equal
 
 
 def test_uniform_look_ups_touch_as_many_rows_as_the_coupon_collector_says() -> None:
@@ -69,3 +70,19 @@ def test_a_histogram_has_the_shares_that_it_says() -> None:
 def test_what_is_no_distribution_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_distribution(text)
+
+
+@pytest.mark.parametrize("skew", [0.3, 1.05, 2.0])
+@pytest.mark.parametrize("capacity", [10.0, 1000.0, 50_000.0])
+def test_a_cache_is_full_after_its_characteristic_time(skew: float, capacity: float) -> None:
+    picked = Distribution(kind="zipf", skew=skew).over(1_000_000)
+    look_ups = 1e9
+    if picked.different(look_ups) > capacity:
+        reach = picked._reach(capacity, look_ups)
+        assert picked.different(reach) == pytest.approx(capacity, rel=1e-9)
+
+
+def test_rows_that_are_alike_are_missed_as_the_closed_form_says() -> None:
+    for rows, look_ups, capacity in ((100, 50.0, 1000.0), (10_000, 1e5, 300.0), (7, 3.0, 2.0)):
+        even = Distribution().over(rows).misses(look_ups, capacity)
+        assert missed_of_equal(rows, look_ups, capacity) == pytest.approx(even)

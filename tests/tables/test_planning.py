@@ -27,6 +27,7 @@ from meshcast.tables import (
     plan_tables,
     search,
 )
+from meshcast.tables.answer import problem_of
 from meshcast.tables.sharding import loads
 from meshcast.tables.simulated import SimulatedStep, StepWork, dense_of_ranks
 from meshcast.tables.step import Load
@@ -226,3 +227,17 @@ def test_memory_of_the_smallest_rank_is_heeded() -> None:
     assert 3 not in {place for each in placed for place in each.places}
     with pytest.raises(MeshcastError, match="the fullest of 4 devices"):
         plan_tables(replace(small, tables=tuple(replace(each, rows=130_000_000) for each in tables)))
+
+
+def test_of_many_tables_light_ones_are_not_cut() -> None:
+    """One heavy table among 250: it is tried in every way, the others whole or on all ranks; no baseline is faster."""
+    heavy = EmbeddingTable(name="heavy", rows=10**7, dim=128, pooling=400.0)
+    light = [EmbeddingTable(name=f"light {n}", rows=10**6, dim=64, pooling=1.0) for n in range(250)]
+    question = TablesQuestion(tables=(heavy, *light), on="dgx-h100", devices=8, batch=8 * 2048)
+    problem = problem_of(question)
+    assert problem.tried[0] == problem.options[0]
+    assert {way.way for ways in problem.tried[1:] for way in ways} == {"table"}
+    assert {way.way for way in problem.options[1]} > {"table"}
+    found = search(problem)
+    assert found.seconds <= min(seconds for _, seconds in found.baselines.values())
+    assert found.plan[0].sharding.way != "table"

@@ -37,6 +37,7 @@ from meshcast.chakra.own_attributes import UNTIL as UNTIL
 from meshcast.chakra.own_attributes import packed_kernels as packed_kernels
 from meshcast.chakra.own_attributes import unpacked_kernels as unpacked_kernels
 from meshcast.chakra.reader import ChakraTrace as ChakraTrace
+from meshcast.chakra.reader import read_metadata as read_metadata
 from meshcast.chakra.reader import read_trace as read_trace
 from meshcast.chakra.reader import trace_of_bytes as trace_of_bytes
 from meshcast.chakra.schema import COLLECTIVE_CODES as COLLECTIVE_CODES

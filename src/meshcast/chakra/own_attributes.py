@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-RECORDED_ON = "recorded_on"  # of the metadata: what the driver of a recorded job calls its device
+RECORDED_ON = "recorded_on"  # of the metadata: what the driver calls the device that a job ran on
 DEVICE_KIND = "device_kind"  # of the metadata: gpu or tpu, for which kernels were fused
 KERNELS = "kernels"  # of the metadata: everything the cost of each kernel depends on, a list of objects of JSON, packed
 KERNEL = "kernel"  # of a node: its place in that list, counted from 0

@@ -19,6 +19,7 @@ _STRUCTS = {
 }  # fmt: skip
 _WIDTHS = {name: struct.calcsize(form) for name, form in _STRUCTS.items()}
 FIRST_RELEASE = "0.0.1"
+_VARINT = 16  # bytes that hold a message's length, and more
 # Attributes that were read, by their bytes: most nodes of a trace repeat those of others.
 _Known = dict[bytes, tuple[str, Attribute]]
 
@@ -57,6 +58,28 @@ def read_trace(path: Path) -> ChakraTrace:
 
         return trace_of_json(data.decode(errors="replace"), where=str(path))
     return trace_of_bytes(data, where=str(path))
+
+
+def read_metadata(path: Path) -> dict[str, Attribute]:
+    """What a file says about all of its nodes, without reading those; nothing where it says nothing or cannot be read.
+
+    Whether it is a trace is said by `read_trace`.
+    """
+    if path.suffix == JSON_SUFFIX:
+        try:
+            return read_trace(path).metadata
+        except InputError:
+            return {}
+    try:
+        with path.open("rb") as file:
+            data = file.read(_VARINT)
+            if _is_first_release(data):
+                return {}
+            length, at = read_varint(data, 0, len(data))
+            data += file.read(max(0, at + length - len(data)))
+            return _metadata(data, at, min(at + length, len(data)), {})[1]
+    except (OSError, ValueError, WireError):
+        return {}
 
 
 def trace_of_bytes(data: bytes, *, where: str = "trace") -> ChakraTrace:

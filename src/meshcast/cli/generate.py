@@ -28,21 +28,42 @@ def generate_command(
         ),
     ] = None,
     count: Annotated[int, typer.Option("--count", help="With --suite: graphs like each.", min=1)] = 4,
+    step_time: Annotated[
+        str | None,
+        typer.Option("--step-time", metavar="TIME", help="Sized so that a step takes this long on --on: 50ms."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="BYTES", help="Sized so that a rank holds this much: 40GB.")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="NAME", help="With --step-time: where; dgx-h100 by default.")
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Writes Chakra traces of all ranks of a workload that nobody has written, like those of a model."""
-    from meshcast.base import UsageError, ending_at_once
+    from meshcast.base import Dimension, UsageError, ending_at_once, format_bytes, format_time, parse_quantity
     from meshcast.cli.app import emit_json
-    from meshcast.synthetic import shipped_model, write_graph, write_suite
+    from meshcast.hardware import resolve
+    from meshcast.synthetic import GraphConditions, grow_for, shipped_model, write_graph, write_suite
 
     if (out is None) == (suite is None):
         raise UsageError(
             "one of -o and --suite is needed", where="generate", fix="-o PREFIX for one graph, --suite FOLDER"
         )
+    if on is not None and step_time is None:
+        raise UsageError(
+            "a device is given and no step", where="--on", fix="add --step-time, which is that of a device"
+        )
+    conditions = GraphConditions(
+        step_s=None if step_time is None else parse_quantity(step_time, Dimension.TIME),
+        memory_bytes=None if memory is None else parse_quantity(memory, Dimension.BYTES),
+        on=on or "dgx-h100",
+    )
+    resolve(conditions.on)  # refuses what there is not before anything is grown
     model = shipped_model()
     if suite is not None:
         with ending_at_once(as_json=json), patience("generating"):
-            manifest = write_suite(model, suite, likes=like or [], seed=seed, count=count)
+            manifest = write_suite(model, suite, likes=like or [], seed=seed, count=count, conditions=conditions)
         if json:
             emit_json(manifest)
             return
@@ -53,14 +74,16 @@ def generate_command(
     if out is None or not like or len(like) != 1:
         raise UsageError("a graph is like one model", where="--like", fix="give --like NAME once")
     with ending_at_once(as_json=json), patience("generating"):
-        graph = model.grow(like[0], nodes, seed)
-        files = write_graph(graph, out)
+        made = grow_for(model, like[0], nodes, seed, conditions)
+        graph = made.graph
+        files = write_graph(graph, out, memory=memory is not None)
     collectives = sum(node.is_collective for node in graph.nodes)
     if json:
         emit_json(
             {
                 "schema": "meshcast.generated-trace/1", "like": like[0], "family": graph.family, "seed": seed,
                 "nodes": len(graph.nodes), "layers": len(graph.layers()), "collectives": collectives, "ranks": graph.ranks,
+                "step_s": made.step_s, "on": conditions.on if made.step_s else None, "memory_bytes": graph.memory_bytes,
                 "files": [str(path) for path in files],
             }
         )  # fmt: skip
@@ -69,3 +92,7 @@ def generate_command(
         f"{len(graph.nodes):,} nodes in {len(graph.layers()):,} layers, {collectives:,} collectives, on {graph.ranks} ranks: "
         f"{out}.RANK.et"
     )
+    if made.step_s is not None:
+        typer.echo(f"a step of {format_time(made.step_s)} on {conditions.on}")
+    if memory is not None:
+        typer.echo(f"{format_bytes(graph.memory_bytes)} held by a rank")

@@ -14,7 +14,7 @@ from meshcast.cli.patience import patience
 def generated_command(
     graphs: Annotated[
         int, typer.Option("--graphs", help="How many are grown, and how many each baseline makes.", min=4)
-    ] = 60,
+    ] = 120,
     seed: Annotated[int, typer.Option("--seed", help="Of all that is drawn.", min=0)] = 0,
     on: flags.On = "dgx-h100",
     tpu_tile: Annotated[

@@ -35,6 +35,7 @@ from meshcast.hardware.document import Document as Document
 from meshcast.hardware.document import Key as Key
 from meshcast.hardware.document import read_document as read_document
 from meshcast.hardware.driver_names import DRIVER_NAMES as DRIVER_NAMES
+from meshcast.hardware.driver_names import device_of_driver as device_of_driver
 from meshcast.hardware.host_link import FROM_HOST as FROM_HOST
 from meshcast.hardware.host_link import TO_HOST as TO_HOST
 from meshcast.hardware.host_link import host_rate as host_rate

@@ -1,7 +1,28 @@
-"""What drivers call the devices of the catalogue: in JAX's `device_kind`, and in what profilers record."""
+"""The catalogue's device behind the name that a driver has for it: `Tesla V100-SXM2-32GB` is `v100-sxm2-32gb`.
+
+Drivers name the model, and of models that come in several forms the form and the memory: `NVIDIA A100-SXM4-40GB`,
+`NVIDIA A100 80GB PCIe`, `NVIDIA H100 80GB HBM3` (which is the module; cards say PCIe), `AMD Instinct MI300X`. So a device is
+found by its model first, then by whether it is a card or a bridged pair, then by the memory nearest to what is said, within a
+tenth.
+Names that are known as they are need no rule.
+"""
 
 from __future__ import annotations
 
+import re
+
+from meshcast.hardware.device import Device
+from meshcast.hardware.registry import device_names, load_device
+
+_WORDS = re.compile(r"[a-z0-9]+")
+_MEMORY = re.compile(r"(\d+)gb")
+_FORMS = {"pcie", "nvl"}  # that drivers name; modules (SXM) are what is left
+_NO_MODEL = re.compile(
+    r"\d+gb|\d+w|pcie|nvl|sxm\d?|core"
+)  # words of the catalogue that say memory, power, form or a part
+_GIGABYTE = 2**30
+_NEAR = 0.1
+# Names that say less, or something else, than the rule reads: TPUs', in JAX's `device_kind`, and the commonest GPUs'.
 DRIVER_NAMES = {
     "NVIDIA H200": "h200",
     "NVIDIA H100 80GB HBM3": "h100-sxm",
@@ -27,3 +48,24 @@ DRIVER_NAMES = {
     "TPU v6e": "tpu-v6e",
     "TPU7x": "tpu-v7-core",
 }
+
+
+def device_of_driver(name: str) -> Device | None:
+    """The device that a driver calls so; None where the catalogue has none like it."""
+    if (known := DRIVER_NAMES.get(name)) is not None:
+        return load_device(known)
+    words = _WORDS.findall(name.lower())
+    alike = [each for each in device_names() if _is_model(_WORDS.findall(each), words)]
+    devices = [load_device(each) for each in sorted(alike, key=len)]  # variants of a device have longer names
+    said = next((int(found[1]) for word in words if (found := _MEMORY.fullmatch(word))), None)
+    if said is None:
+        return devices[0] if len({device.memory_bytes for device in devices}) == 1 else None
+    off = [abs(device.memory_bytes / (said * _GIGABYTE) - 1) for device in devices]
+    best = min(range(len(off)), key=off.__getitem__, default=None)
+    return devices[best] if best is not None and off[best] <= _NEAR else None
+
+
+def _is_model(device: list[str], driver: list[str]) -> bool:
+    """Whether the words of a device name the model and the form that a driver's words do."""
+    model = {word for word in device if not _NO_MODEL.fullmatch(word)}
+    return model <= set(driver) and _FORMS.intersection(device) == _FORMS.intersection(driver)

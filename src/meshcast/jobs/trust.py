@@ -53,7 +53,10 @@ def with_trust(
     how: HowChecked = "measured" if own_profile else device.checked.how
     low, high = widenings()[how] if prediction.devices == 1 else (1.0, grown(prediction.devices))
     timed = prediction.timed
-    if timed is not None and prediction.devices > 1 and prediction.fidelity != "roofline":
+    recorded = prediction.fidelity == "trace" and prediction.provenance.measured == 1
+    if recorded:  # a recording that is replayed is as long as it was, however well its device is modelled
+        low = high = 1.0
+    elif timed is not None and prediction.devices > 1 and prediction.fidelity != "roofline":
         stack = options.brought.stack if options.brought is not None else None
         ends = interval_of_many(timed.step_time_s, timed.interval_s, device, stack, prediction.devices)
         if min(*ends, timed.interval_s[1]) > 0:

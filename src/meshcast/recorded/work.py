@@ -1,12 +1,15 @@
 """What an operator of PyTorch computes and moves, by the shapes of its tensors: what a trace can be timed again from.
 
 Products have 2 M N K operations (an addition more an element where a bias is added), convolutions 2 N K C R S P Q; of everything
-else the elements that come out are counted, one operation each. Bytes are those of the tensors that go in and come out.
+else the elements that come out are counted, one operation each. Bytes are those of the tensors that go in and come out, but of
+look-ups, which read the rows that are looked up and not the whole table: as many elements as come out, times the indices of each
+row that comes out where several are summed up.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,12 +41,26 @@ PRODUCTS: dict[str, Callable[[Sequence[Any]], float]] = {
     "aten::mm": _product, "aten::bmm": _product, "aten::_scaled_mm": _product, "aten::addmm": _biased_product,
     "aten::baddbmm": _biased_product, "aten::addbmm": _biased_product,
 }  # fmt: skip
+# Operators that read a part of their largest tensor, by a list of places.
+PLAIN_LOOK_UPS = (
+    "aten::embedding",
+    "aten::index_select",
+    "aten::gather",
+    "aten::index",
+    "aten::take",
+    "aten::take_along_dim",
+)
+SUMMED_LOOK_UPS = ("aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+PLACES = ("Tensor(int)", "Tensor(long int)")
+FUSED_LOOK_UP = re.compile(
+    r"fbgemm::.*lookup.*function"
+)  # of many tables, whose rows lie behind each other in one tensor
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution", "aten::_convolution", "aten::miopen_convolution")
 
 
 def work_of(operator: Operator) -> tuple[int, int, int, str]:
     """Operations, those of products among them, bytes, and the type of arithmetic; nothing where shapes do not say."""
-    moved = tensor_bytes(operator.values, operator.types) + tensor_bytes(operator.out_values, operator.out_types)
+    moved = _moved(operator)
     dtype = next((found for kind in operator.types if (found := _dtype(str(kind)))), "")
     try:
         if operator.name in PRODUCTS:
@@ -56,6 +73,23 @@ def work_of(operator: Operator) -> tuple[int, int, int, str]:
         matrix = 0.0
     plain = sum(math.prod(shape) for shape in operator.out_shapes if _is_shape(shape))
     return round(matrix) or plain, round(matrix), moved, dtype
+
+
+def _moved(operator: Operator) -> int:
+    """Bytes of what an operator reads and writes."""
+    written = tensor_bytes(operator.out_values, operator.out_types)
+    if not operator.out_values or (
+        operator.name not in (*PLAIN_LOOK_UPS, *SUMMED_LOOK_UPS) and not FUSED_LOOK_UP.fullmatch(operator.name)
+    ):
+        return tensor_bytes(operator.values, operator.types) + written
+    tensors = [
+        (tensor_bytes([value], [kind]), str(kind)) for value, kind in zip(operator.values, operator.types, strict=False)
+    ]
+    places = sorted(size for size, kind in tensors if kind in PLACES)
+    # Sums have a list of where each begins beside that of the places: the longest two.
+    sums = places[-1] / places[-2] if operator.name not in PLAIN_LOOK_UPS and len(places) > 1 and places[-2] else 1.0
+    table = max((size for size, kind in tensors if kind not in PLACES), default=0)
+    return sum(places) + min(table, round(written * max(1.0, sums))) + written
 
 
 def _dtype(kind: str) -> str:

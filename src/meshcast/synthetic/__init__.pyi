@@ -1,3 +1,5 @@
+from meshcast.synthetic.conditions import GraphConditions as GraphConditions
+from meshcast.synthetic.conditions import grow_for as grow_for
 from meshcast.synthetic.corpus import shipped_corpus as shipped_corpus
 from meshcast.synthetic.evaluation import Evaluation as Evaluation
 from meshcast.synthetic.evaluation import Surrogate as Surrogate
@@ -6,6 +8,6 @@ from meshcast.synthetic.graphs import OpGraph as OpGraph
 from meshcast.synthetic.graphs import OpNode as OpNode
 from meshcast.synthetic.model import GraphModel as GraphModel
 from meshcast.synthetic.model import shipped_model as shipped_model
+from meshcast.synthetic.suites import write_suite as write_suite
 from meshcast.synthetic.tile_evaluation import evaluate_tiles as evaluate_tiles
 from meshcast.synthetic.trace_files import write_graph as write_graph
-from meshcast.synthetic.trace_files import write_suite as write_suite

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -53,8 +54,9 @@ def made_corpus() -> Iterator[OpGraph]:
                 if not isinstance(job, ProgramJob):
                     raise BugError(f"{model} with {plan} is no program of one device")
                 yield graph_of(
-                    job.lowered, name=f"{model} {plan}", model=model, family=family_of[model], held_out=held_out
-                )
+                    job.lowered, name=f"{model} {plan}", model=model, family=family_of[model], held_out=held_out,
+                    peak=job.run.memory.peak,
+                )  # fmt: skip
 
 
 @cache
@@ -71,7 +73,7 @@ def main() -> None:
         graphs.append(graph)
         print(f"{graph.name}: {len(graph.nodes)} nodes in {len(graph.layers())} layers", flush=True)
     text = json.dumps([packed(graph) for graph in graphs], separators=(",", ":"))
-    path = Path(__file__).parent / "data" / FILE
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "data" / FILE
     write_whole(path, gzip.compress(text.encode(), 9, mtime=0))
     print(f"{len(graphs)} graphs, {path.stat().st_size:,} bytes")
 

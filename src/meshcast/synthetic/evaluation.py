@@ -1,7 +1,8 @@
 """Whether grown graphs stand for real ones: validity, distances from graphs set apart, and what a surrogate learns from them.
 
 The surrogate is a ridge regression of the logarithm of the step, as predicted of the graph, on the logarithms of its work:
-operations of products and others, bytes, bytes of each collective, launches, nodes and layers. It is trained on grown graphs,
+operations of products (of two bytes and fewer, and of wider types, which devices have other rates for) and others, bytes, bytes
+of each collective, launches, nodes and layers. It is trained on grown graphs,
 tested on real ones that nothing was learnt from, and compared with the same trained on real graphs (LayerDAG, section 4.3).
 """
 
@@ -9,10 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,17 +20,17 @@ import numpy.typing as npt
 from meshcast.base import piece
 from meshcast.chakra import COLLECTIVE_CODES
 from meshcast.evidence import spearman
-from meshcast.jobs import predict
 from meshcast.synthetic.baselines import perturbed_copy, random_graph
 from meshcast.synthetic.distances import distances
 from meshcast.synthetic.graphs import OpGraph
 from meshcast.synthetic.model import GraphModel
-from meshcast.synthetic.trace_files import write_graph
+from meshcast.synthetic.timed_graphs import graph_seconds
 
 RIDGE = 1.0  # weight of the squares of the standardised coefficients
 SPEARMAN_SHARE, ERROR_RATIO = 0.9, 1.3  # of the surrogate that learnt from real graphs, which ours should reach
 Floats = npt.NDArray[np.float64]
 COLLECTIVES = tuple(COLLECTIVE_CODES)
+WIDE = ("f32", "f64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +112,7 @@ def evaluate(model: GraphModel, corpus: Sequence[OpGraph], *, graphs: int, seed:
     def seconds(graph: OpGraph, total: int = len(corpus) + graphs * len(made)) -> float:
         done = next(number)
         with piece(f"step {done + 1} of {total} graphs", done=done, total=total):
-            return _seconds(graph, on)
+            return graph_seconds(graph, on)
 
     timed = {graph.name: seconds(graph) for graph in corpus}
     tested = [timed[graph.name] for graph in apart]
@@ -130,20 +129,12 @@ def _of_family(graphs: Sequence[OpGraph], like: OpGraph) -> list[OpGraph]:
     return [graph for graph in graphs if graph.family == like.family] or list(graphs)
 
 
-def _seconds(graph: OpGraph, on: str) -> float:
-    """The step of a graph, predicted on hardware by what its nodes do."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_graph(graph, Path(folder) / "job", first_alone=True)
-        found = predict(Path(folder) / "job", on=on, durations="estimated", levers=False)
-    assert found.step_time_s is not None
-    return found.step_time_s
-
-
 def _features(graph: OpGraph) -> list[float]:
     """Logarithms of what a graph has of everything."""
     kernels = [node for node in graph.nodes if not node.is_collective]
     totals = [
-        sum(node.flops * node.repeat for node in kernels if node.matrix),
+        sum(node.flops * node.repeat for node in kernels if node.matrix and node.dtype not in WIDE),
+        sum(node.flops * node.repeat for node in kernels if node.matrix and node.dtype in WIDE),
         sum(node.flops * node.repeat for node in kernels if not node.matrix),
         float(sum(node.bytes * node.repeat for node in kernels)), float(sum(node.repeat for node in graph.nodes)),
         float(len(graph.nodes)), float(len(graph.layers())),

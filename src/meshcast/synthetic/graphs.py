@@ -19,6 +19,7 @@ class OpNode:
         group: Which of the graph's groups a collective is over; -1 of a kernel.
         repeat: Launches that it stands for: turns of loops.
         flops: Operations of one launch; so `bytes` that it moves, of a collective what a rank puts in.
+        written: Bytes of its result.
         matrix: Whether most of its operations are of products.
         parents: Places of the nodes whose results it takes, all before it.
     """
@@ -29,6 +30,7 @@ class OpNode:
     repeat: int = 1
     flops: float = 0.0
     bytes: int = 0
+    written: int = 0
     matrix: bool = False
     parents: tuple[int, ...] = ()
 
@@ -49,6 +51,7 @@ class OpGraph:
         groups: Groups of ranks that collectives are over.
         nodes: In an order in which each comes behind its parents.
         held_out: Whether nothing was learnt from it.
+        state: Bytes that are held throughout the step beside results of nodes: weights, optimizer state, what loops keep.
     """
 
     name: str
@@ -58,6 +61,23 @@ class OpGraph:
     groups: tuple[GroupDims, ...]
     nodes: tuple[OpNode, ...] = field(repr=False)
     held_out: bool = False
+    state: int = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most that a rank holds at once, in the order of the nodes: the state, and results up to their last use."""
+        last = list(range(len(self.nodes)))
+        for place, node in enumerate(self.nodes):
+            for parent in node.parents:
+                last[parent] = place
+        ends: dict[int, int] = {}
+        held = most = 0
+        for place, node in enumerate(self.nodes):
+            held += node.written
+            ends[last[place]] = ends.get(last[place], 0) + node.written
+            most = max(most, held)
+            held -= ends.pop(place, 0)
+        return self.state + most
 
     def depths(self) -> list[int]:
         """The layer of every node: one more than the deepest of its parents', 0 without any."""
@@ -90,6 +110,8 @@ def _complaints(graph: OpGraph) -> Iterator[str]:
             yield f"node {place} has a parent twice"
         if node.bytes <= 0 or node.flops < 0 or node.repeat < 1:
             yield f"node {place} moves {node.bytes} bytes in {node.repeat} launches"
+        if not 0 <= node.written <= (node.bytes if not node.is_collective else node.bytes * graph.ranks):
+            yield f"node {place} has a result of {node.written} bytes, and moves {node.bytes}"
         if node.group >= len(graph.groups):
             yield f"node {place} is over group {node.group} of {len(graph.groups)}"
         if node.is_collective and node.flops:
@@ -112,12 +134,12 @@ def packed(graph: OpGraph) -> dict[str, Any]:
         [words.setdefault(node.dtype, len(words)) for node in graph.nodes],
         [node.group for node in graph.nodes], [node.repeat for node in graph.nodes],
         [round(node.flops) for node in graph.nodes], [node.bytes for node in graph.nodes],
-        [int(node.matrix) for node in graph.nodes],
+        [int(node.matrix) for node in graph.nodes], [node.written for node in graph.nodes],
         [[place - parent for parent in node.parents] for place, node in enumerate(graph.nodes)],
     ]  # fmt: skip
     return {
         "name": graph.name, "model": graph.model, "family": graph.family, "ranks": graph.ranks, "groups": graph.groups,
-        "held_out": graph.held_out, "words": list(words), "nodes": columns,
+        "held_out": graph.held_out, "state": graph.state, "words": list(words), "nodes": columns,
     }  # fmt: skip
 
 
@@ -127,14 +149,14 @@ def unpacked_graph(found: dict[str, Any]) -> OpGraph:
     nodes = tuple(
         OpNode(
             kind=words[kind], dtype=words[dtype], group=group, repeat=repeat, flops=float(flops), bytes=moved,
-            matrix=bool(matrix), parents=tuple(place - back for back in parents),
+            matrix=bool(matrix), written=written, parents=tuple(place - back for back in parents),
         )
-        for place, (kind, dtype, group, repeat, flops, moved, matrix, parents) in enumerate(
+        for place, (kind, dtype, group, repeat, flops, moved, matrix, written, parents) in enumerate(
             zip(*found["nodes"], strict=True)
         )
     )  # fmt: skip
     groups = tuple(tuple((size, stride) for size, stride in dims) for dims in found["groups"])
     return OpGraph(
         name=found["name"], model=found["model"], family=found["family"], ranks=found["ranks"], groups=groups, nodes=nodes,
-        held_out=found["held_out"],
+        held_out=found["held_out"], state=found["state"],
     )  # fmt: skip

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from meshcast.lower import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule
 from meshcast.synthetic.graphs import GroupDims, OpGraph, OpNode
 
 TURNS = 2  # of a loop, so that what one hands to the next is seen
 
 
-def graph_of(lowered: LoweredProgram, *, name: str, model: str, family: str, held_out: bool = False) -> OpGraph:
-    """The graph of a program."""
+def graph_of(
+    lowered: LoweredProgram, *, name: str, model: str, family: str, held_out: bool = False, peak: int = 0
+) -> OpGraph:
+    """The graph of a program that holds so many bytes at most: what its nodes' results do not explain of them is its state."""
     flat = _KernelGraph()
     flat.add(lowered.schedule, {}, 1)
     ranks = max(1, lowered.mesh.size)
-    return OpGraph(
+    graph = OpGraph(
         name=name, model=model, family=family, ranks=ranks, groups=tuple(flat.groups), nodes=tuple(flat.nodes),
         held_out=held_out,
     )  # fmt: skip
+    return replace(graph, state=max(0, peak - graph.memory_bytes))
 
 
 class _KernelGraph:
@@ -58,13 +63,15 @@ class _KernelGraph:
         if collective is not None:
             group = self.groups.setdefault(collective.group.dims, len(self.groups))
             node = OpNode(
-                kind=collective.kind, group=group, repeat=repeat, bytes=max(1, collective.input_bytes), parents=parents
-            )
+                kind=collective.kind, group=group, repeat=repeat, bytes=max(1, collective.input_bytes), parents=parents,
+                written=collective.output_bytes,
+            )  # fmt: skip
         else:
             flops = kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals
             node = OpNode(
                 kind=str(kernel.kind), dtype=kernel.dtype, repeat=repeat, flops=flops, parents=parents,
-                bytes=max(1, kernel.read_bytes + kernel.written_bytes), matrix=2 * kernel.matrix_flops > flops,
+                bytes=max(1, kernel.read_bytes + kernel.written_bytes), written=kernel.written_bytes,
+                matrix=2 * kernel.matrix_flops > flops,
             )  # fmt: skip
         self.nodes.append(node)
         made_by |= dict.fromkeys(kernel.writes, len(self.nodes) - 1)

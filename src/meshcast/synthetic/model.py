@@ -10,11 +10,12 @@ counts (`synthetic.counts`), which some dozen graphs are enough for, and sizes:
 3. its parents: one in the layer right before, others as far back as nodes of its kind look, by how well kinds go together and
    how often results of each are taken;
 4. its bytes, as half octaves beside the graph's own scale, by those of its largest parent; its operations, as half octaves a
-   byte, of products beside the graph's own intensity.
+   byte, of products beside the graph's own intensity; its result as a share of its bytes, of collectives as their kind has it.
 
 All counts are of the model's family first, and of all families behind that, but for what nodes are: a plan decides on its
 collectives, and a family's other plans would mix theirs in. A graph's ranks and groups are those of a graph that was learnt
-from; so are its scale and its intensity, with noise as large as what sets graphs of a family that are shared out alike apart.
+from; so are its scale and its intensity, with noise as large as what sets graphs of a family that are shared out alike apart,
+and what it holds throughout the step, which grows with its scale.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PHASES = 10  # parts of a graph, by the share of its nodes that are there
 FINE = 2  # bins of sizes in an octave
 FAR = 8  # layers back that are counted one by one; farther ones by octaves
 LARGEST_LAYER = 400
+PARTS = 16  # that a node's bytes are counted in where its result is a part of them
 LITTLE = 0.05  # of a result that is to be taken once more: what has been taken as often as it should can still be
 Token = tuple[str, str, int, int, bool]  # kind, type, group, which of the graph's loops, products
 
@@ -53,6 +55,7 @@ class GraphSetting:
         intensity: Of its products together, operations a byte in octaves.
         repeats: Turns of its loops, ascending.
         sharing: Its collectives and their groups, in one word each: how it is shared out.
+        state: Bytes that it holds throughout the step.
     """
 
     model: str
@@ -64,6 +67,7 @@ class GraphSetting:
     repeats: tuple[int, ...]
     nodes: int
     sharing: str
+    state: int = 0
 
 
 class GraphModel:
@@ -73,7 +77,7 @@ class GraphModel:
         self.settings: list[GraphSetting] = []
         self.sizes, self.tokens, self.parents = Counts(), Counts(), Counts()
         self.distances, self.pairs, self.bytes, self.work = Counts(), Counts(), Counts(), Counts()
-        self.taken = Counts()
+        self.taken, self.written = Counts(), Counts()
 
     def learn(self, graph: OpGraph) -> None:
         """Counts everything about a graph."""
@@ -108,14 +112,17 @@ class GraphModel:
             largest = max((bins[parent] for parent in node.parents), default=None)
             self.bytes.see(_bytes(family, sharing, token, largest), bins[place])
             self.work.see(_work(family, sharing, token, bins[place]), work_bin(node, setting.intensity))
+            if not node.is_collective:
+                self.written.see(_of_token(family, token), round(PARTS * node.written / node.bytes))
 
-    def grow(self, like: str, nodes: int, seed: int) -> OpGraph:
+    def grow(self, like: str, nodes: int, seed: int, *, memory: float | None = None) -> OpGraph:
         """A new graph.
 
         Args:
             like: A model that was learnt from, or a family.
             nodes: How many it has.
             seed: The same gives the same graph.
+            memory: Bytes that it should hold, about: graphs that hold as much are preferred as what it is like.
 
         Raises:
             UsageError: Nothing was learnt of `like`, or there is no such size.
@@ -126,8 +133,12 @@ class GraphModel:
         known = self.alike(like)
         # Of several, one that is about as large: how nodes are spread depends on that.
         weights = np.array([1 / (1 + abs(math.log(each.nodes / nodes))) for each in known])
+        if memory is not None:
+            weights = weights / [1 + abs(math.log(max(each.state, 1) / memory)) for each in known]
         setting = known[int(random.choice(len(known), p=weights / weights.sum()))]
-        return _Growing(self, setting, nodes, random).grown(f"like {like}, seed {seed}")
+        return _Growing(self, setting, nodes, random, np.random.default_rng((seed, 1))).grown(
+            f"like {like}, seed {seed}"
+        )
 
     def spread(self, what: str) -> float:
         """How far graphs of a family are from each other: the standard deviation of what they have as a whole."""
@@ -149,7 +160,7 @@ class GraphModel:
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON."""
         settings = [
-            [e.model, e.family, e.ranks, e.groups, e.scale, e.intensity, e.repeats, e.nodes, e.sharing]
+            [e.model, e.family, e.ranks, e.groups, e.scale, e.intensity, e.repeats, e.nodes, e.sharing, e.state]
             for e in self.settings
         ]
         return {"settings": settings, **{name: getattr(self, name).to_json() for name in _TABLES}}
@@ -158,12 +169,12 @@ class GraphModel:
     def from_json(found: dict[str, Any]) -> GraphModel:
         """The model from what `to_json` made of it."""
         model = GraphModel()
-        for name, family, ranks, groups, scale, intensity, repeats, nodes, sharing in found["settings"]:
+        for name, family, ranks, groups, scale, intensity, repeats, nodes, sharing, state in found["settings"]:
             dims = tuple(tuple((size, stride) for size, stride in each) for each in groups)
             model.settings.append(
                 GraphSetting(
                     model=name, family=family, ranks=ranks, groups=dims, scale=scale, intensity=intensity,
-                    repeats=tuple(repeats), nodes=nodes, sharing=sharing,
+                    repeats=tuple(repeats), nodes=nodes, sharing=sharing, state=state,
                 )
             )  # fmt: skip
         for table in _TABLES:
@@ -171,7 +182,7 @@ class GraphModel:
         return model
 
 
-_TABLES = ("sizes", "tokens", "parents", "distances", "pairs", "bytes", "work", "taken")
+_TABLES = ("sizes", "tokens", "parents", "distances", "pairs", "bytes", "work", "taken", "written")
 
 
 def learnt(graphs: Sequence[OpGraph]) -> GraphModel:
@@ -198,7 +209,7 @@ def setting_of(graph: OpGraph) -> GraphSetting:
     return GraphSetting(
         model=graph.model, family=graph.family, ranks=graph.ranks, groups=graph.groups, repeats=repeats,
         scale=moved[len(moved) // 2] if moved else 20.0, intensity=math.log2(work / through) if work else 0.0,
-        nodes=len(graph.nodes),
+        nodes=len(graph.nodes), state=graph.state,
         sharing=" ".join(sorted({f"{node.kind}.{node.group}" for node in graph.nodes if node.is_collective})),
     )  # fmt: skip
 
@@ -270,8 +281,16 @@ def _far(back: int) -> int:
 class _Growing:
     """One graph under way."""
 
-    def __init__(self, model: GraphModel, setting: GraphSetting, nodes: int, random: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: GraphModel,
+        setting: GraphSetting,
+        nodes: int,
+        random: np.random.Generator,
+        results: np.random.Generator,
+    ) -> None:
         self._model = model
+        self._results = results  # draws of their own, so that all else of a graph is the same with and without them
         self._setting = setting
         self._target = nodes
         self._random = random
@@ -290,7 +309,7 @@ class _Growing:
         setting = self._setting
         return OpGraph(
             name=name, model=setting.model, family=setting.family, ranks=setting.ranks, groups=setting.groups,
-            nodes=tuple(self._nodes),
+            nodes=tuple(self._nodes), state=round(setting.state * 2 ** (self._scale - setting.scale)),
         )  # fmt: skip
 
     def _layer(self) -> None:
@@ -334,12 +353,20 @@ class _Growing:
         self._nodes.append(
             OpNode(
                 kind=token[0], dtype=token[1], group=token[2], repeat=self._setting.repeats[token[3]], flops=flops,
-                bytes=moved, matrix=token[4] and flops > 0, parents=parents,
+                bytes=moved, written=self._result(token, moved), matrix=token[4] and flops > 0, parents=parents,
             )
         )  # fmt: skip
         self._tokens.append(token)
         self._bins.append(size)
         self._wanted.append(float(self._model.taken.draw(_of_token(family, token), random) or 0))
+
+    def _result(self, token: Token, moved: int) -> int:
+        """Bytes of a node's result."""
+        if token[2] < 0:
+            parts = self._model.written.draw(_of_token(self._setting.family, token), self._results) or 0
+            return min(moved, round(moved * int(parts) / PARTS))
+        ranks = math.prod(size for size, _ in self._setting.groups[token[2]])
+        return {"all_gather": moved * ranks, "reduce_scatter": moved // ranks}.get(token[0], moved)
 
     def _parents(self, token: Token) -> tuple[int, ...]:
         """One in the layer right before, and others as far back as nodes of its kind look."""

@@ -8,44 +8,41 @@ is worked out from operations and bytes on the device that is asked for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from meshcast.base import VERSION, UsageError, tell, whole_files, write_whole
+from meshcast.base import whole_files
 from meshcast.chakra import COLLECTIVE_CODES, Attribute, Node, NodeType, groups_path, rank_path, trace_bytes
 from meshcast.synthetic.graphs import GroupDims, OpGraph, OpNode
-from meshcast.synthetic.model import GraphModel
 
 PERMUTATION = "collective_permute"
-MANIFEST = "suite.json"
-SUITE_NODES = (250, 500, 1000, 2000)
 # Bytes before a rank's first kernel where that has fewer: ASTRA-sim's roofline takes whole nanoseconds, and its queue of events
 # stops at a first node of none (`jobs/nodes/starting.py`). On any device of the catalogue these take more than one.
 START_BYTES = 1 << 17
 STEP_BEGINS = "the step begins"
 
 
-def write_graph(graph: OpGraph, prefix: Path, *, first_alone: bool = False) -> list[Path]:
+def write_graph(graph: OpGraph, prefix: Path, *, first_alone: bool = False, memory: bool = False) -> list[Path]:
     """Writes `PREFIX.RANK.et` of all ranks, and the groups beside them.
 
     Args:
         graph: What they run.
         prefix: What files begin with.
         first_alone: Writes the first rank for all of them, which stands for its groups where it is read.
+        memory: Whether nodes name what they read and write, from which memory follows.
 
     Raises:
         UsageError: They cannot be written there.
     """
     with whole_files(prefix) as staged:
         written = []
-        for path, content in _files(graph, prefix, first_alone):
+        for path, content in _files(graph, prefix, first_alone, memory):
             staged.path(path).write_bytes(content)
             written.append(path)
         return written
 
 
-def _files(graph: OpGraph, prefix: Path, first_alone: bool) -> Iterator[tuple[Path, bytes]]:
+def _files(graph: OpGraph, prefix: Path, first_alone: bool, memory: bool) -> Iterator[tuple[Path, bytes]]:
     names = _group_names(graph, name_all=first_alone)
     metadata: dict[str, Attribute] = {"source": "generated", "like": graph.model, "family": graph.family}
     messages = any(node.kind == PERMUTATION for node in graph.nodes)
@@ -53,9 +50,12 @@ def _files(graph: OpGraph, prefix: Path, first_alone: bool) -> Iterator[tuple[Pa
     for rank in range(1 if first_alone and not messages else graph.ranks):
         mine = tuple(names[members_of(dims, rank)] for dims in graph.groups)
         if messages or mine not in written:
-            written[mine] = trace_bytes(_nodes(graph, rank, names), metadata=metadata)
+            written[mine] = trace_bytes(_nodes(graph, rank, names, memory), metadata=metadata)
         yield rank_path(prefix, rank), written[mine]
-    listed = {name: list(members) for members, name in names.items() if name}
+    # Alone, a rank stands for groups that it meets in; one that it never meets has members without a trace.
+    used = {node.group for node in graph.nodes if node.is_collective}
+    met = {members_of(graph.groups[group], rank) for group in used for rank in range(graph.ranks)}
+    listed = {name: list(members) for members, name in names.items() if name and (members in met or not first_alone)}
     if listed:
         yield groups_path(prefix), (json.dumps(listed) + "\n").encode()
 
@@ -81,7 +81,7 @@ def _group_names(graph: OpGraph, *, name_all: bool) -> dict[tuple[int, ...], str
     return {**found, whole: str(len(found))} if name_all else found
 
 
-def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str]) -> list[Node]:
+def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str], memory: bool) -> list[Node]:
     """The nodes of one rank, two of a permutation; numbers are the same on all ranks."""
     nodes: list[Node] = []
     number_of: list[int] = []
@@ -96,6 +96,8 @@ def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str]) -> list
         said: dict[str, Attribute] = {"is_cpu_op": False, "stream": 1 if node.is_collective else 0}
         if node.repeat > 1:
             said["repeat"] = node.repeat
+        if memory:
+            said |= _held(graph, place)
         total = node.bytes * node.repeat
         if node.kind == PERMUTATION:
             members = members_of(graph.groups[node.group], rank)
@@ -116,6 +118,19 @@ def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str]) -> list
     return nodes
 
 
+def _held(graph: OpGraph, place: int) -> dict[str, Attribute]:
+    """What a node reads and writes by name, with bytes; the state is there from the first node to the last."""
+    node, last = graph.nodes[place], len(graph.nodes) - 1
+    read = [(f"r{parent}", graph.nodes[parent].written) for parent in node.parents]
+    if graph.state and place in (0, last):
+        read.append(("state", graph.state))
+    written = [(f"r{place}", node.written)] if node.written else []
+    return {
+        key: tuple(text for name, size in row if size for text in (name, str(size)))
+        for key, row in (("inputs", read), ("outputs", written))
+    }
+
+
 def _is_short_start(node: OpNode) -> bool:
     return not node.parents and node.bytes * node.repeat < START_BYTES
 
@@ -128,54 +143,8 @@ def _work(node: OpNode, total: int) -> dict[str, Attribute]:
         "op_type": node.kind,
         "dtype": node.dtype,
     }
-    return {**found, "matrix_ops": operations} if node.matrix else found
+    return {**found, "matrix_ops": operations if node.matrix else 0}
 
 
 def _node(number: int, name: str, kind: NodeType, deps: tuple[int, ...], said: dict[str, Attribute]) -> Node:
     return Node(number=number, name=name, kind=kind, data_deps=deps, attributes=said)
-
-
-def write_suite(model: GraphModel, folder: Path, *, likes: Sequence[str], seed: int, count: int) -> dict[str, Any]:
-    """Writes a set of traces that simulators can be handed, and its manifest: graphs like each of some models, of all sizes.
-
-    Args:
-        model: What graphs are grown by.
-        folder: Where they go, each in a folder of its own.
-        likes: Models or families; none for every family that was learnt.
-        seed: The first graph's; the others' follow it.
-        count: Graphs like each.
-
-    Raises:
-        UsageError: Nothing was learnt of one of them, or something lies in the folder.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError("is not empty", where=str(folder), fix="give a new folder: a suite is what its manifest lists")
-    chosen = list(likes) or sorted({each.family for each in model.settings})
-    rows: list[dict[str, Any]] = []
-    for like in chosen:
-        for number in range(count):
-            nodes = SUITE_NODES[number % len(SUITE_NODES)]
-            graph = model.grow(like, nodes, seed + len(rows))
-            name = f"{like}-{nodes}-{seed + len(rows)}"
-            tell(name, done=len(rows), total=len(chosen) * count)
-            written = write_graph(graph, folder / name / "job")
-            rows.append(_row(graph, name, like, seed + len(rows), len(written)))
-    manifest = {
-        "schema": "meshcast.suite/1", "version": VERSION, "seed": seed, "graphs": rows,
-        "covers": {
-            "families": sorted({row["family"] for row in rows}), "ranks": sorted({row["ranks"] for row in rows}),
-            "kinds": sorted({kind for row in rows for kind in row["kinds"]}),
-            "collectives": sorted({kind for row in rows for kind in row["collectives"]}),
-        },
-    }  # fmt: skip
-    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
-    return manifest
-
-
-def _row(graph: OpGraph, name: str, like: str, seed: int, written: int) -> dict[str, Any]:
-    return {
-        "trace": f"{name}/job", "like": like, "family": graph.family, "seed": seed, "nodes": len(graph.nodes),
-        "ranks": graph.ranks, "files": written, "layers": len(graph.layers()),
-        "kinds": sorted({node.kind for node in graph.nodes if not node.is_collective}),
-        "collectives": sorted({node.kind for node in graph.nodes if node.is_collective}),
-    }  # fmt: skip

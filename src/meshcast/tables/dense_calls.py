@@ -13,6 +13,9 @@ from meshcast.programs import CallWriter, Recording, View
 from meshcast.tables.layer_calls import EagerLayers, WrittenLinear
 from meshcast.zoo import DenseLayers
 
+# What the host does inside of an operator beside what it does for any, as views that take as long: `index` takes it 2.1 to 2.6
+# times what `mul` does, `cat` of 27 tensors twice as much more than of 2 (`benchmarks/operator_calls.py`, PyTorch 2.13 on a CPU).
+INDEX, JOINED_TENSORS = 4, 5  # views, and tensors of a `cat` that are worth one
 ZERO_GRAD = 20  # gradients let go of by Python, as views that take the host as long (0.2 ms in a profile of such steps)
 # A backward pass, as views that take the host as long: autograd's engine hands over to its thread and back. By steps of dense
 # layers alone beside whole ones on the same host (`benchmarks/recommender_host.py`, the half that may be looked at).
@@ -184,7 +187,7 @@ def _pooled(calls: CallWriter, batch: int, features: int, dim: int, *, stacked: 
     """Pooled rows (batch, features, dim): of one look-up table by table, or of as many as there are tables, stacked."""
     if stacked:
         each = [calls.tensor(batch, dim, held="input") for _ in range(features)]
-        calls.nothing("stack")  # looks at each once more, below the dispatcher
+        calls.nothing("stack", 1 + features // JOINED_TENSORS)  # looks at each once more, below the dispatcher
         wide = [View(view.storage, (batch, 1, dim), (dim, dim, 1), view.dtype) for view in each]
         return calls.new("cat", wide, batch, features, dim, dim=1)
     rows = calls.tensor(features * batch, dim, held="input")
@@ -246,6 +249,7 @@ class _Pairs:
         products = self.write.product("bmm", [every, self.turned], batch, count, count)
         dense = calls.look("select", every, (batch, dim), (count * dim, 1))
         calls.nothing("select", 2)
+        calls.nothing("index", INDEX)
         picked = calls.new("index", [products, self.first, self.second], batch, self.count)
         return calls.new("cat", [dense, picked], batch, dim + self.count, dim=1)
 

@@ -12,6 +12,7 @@ look-ups drawn independently a row of c is picked `n_c = N p_c` times on average
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from meshcast.base import UsageError
 from meshcast.estimate import zipf_bins
 
 Floats = npt.NDArray[np.float64]
-ROUNDS = 30  # of halving the interval of a characteristic time
+ROUNDS, CLOSE = 60, 1e-12  # of Newton's method for a characteristic time, and the share of it that ends them
 
 # Share of the rows that were touched, and of the look-ups that fell on them, by how often they came in one batch:
 # locality_stats.txt of https://github.com/facebookresearch/dlrm_datasets (embedding_bag/2021, 856 tables, 65,536 samples),
@@ -42,15 +43,27 @@ class Picked:
     rows: Floats = field(repr=False)
     shares: Floats = field(repr=False)
     _parts: dict[int, Picked] = field(default_factory=dict, repr=False)
+    _touched: dict[float, Floats] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def _all_rows(self) -> float:
+        return float(self.rows.sum())
 
     @cached_property
     def chance(self) -> Floats:
         """Of one row of each class to be picked by one look-up."""
         return self.shares / self.rows
 
+    def touched(self, look_ups: float) -> Floats:
+        """Different rows of each class among so many look-ups; kept for the last number that was asked for."""
+        if look_ups not in self._touched:
+            self._touched.clear()
+            self._touched[look_ups] = self.rows * -np.expm1(-look_ups * self.chance)
+        return self._touched[look_ups]
+
     def different(self, look_ups: float) -> float:
         """Different rows among so many look-ups."""
-        return float(np.sum(self.rows * -np.expm1(-look_ups * self.chance)))
+        return float(np.sum(self.touched(look_ups)))
 
     def hottest(self, look_ups: float) -> float:
         """How often the most frequent row comes."""
@@ -58,7 +71,7 @@ class Picked:
 
     def misses(self, look_ups: float, capacity: float) -> float:
         """Look-ups that a cache of `capacity` rows, empty at first, does not hold."""
-        touched = self.rows * -np.expm1(-look_ups * self.chance)
+        touched = self.touched(look_ups)
         different = float(touched.sum())
         if different <= capacity:
             return different
@@ -66,15 +79,23 @@ class Picked:
         return different + float(np.sum(again * np.exp(-self.chance * self._reach(capacity, look_ups))))
 
     def _reach(self, capacity: float, look_ups: float) -> float:
-        """The characteristic time of a cache, in look-ups: in closed form where all rows are alike, else by halving."""
+        """The characteristic time of a cache, in look-ups: in closed form where all rows are alike, else by Newton's method.
+
+        What is held grows with the time, ever more slowly, so that each round from nothing on ends below the time that is
+        looked for, and above the round before.
+        """
         if len(self.rows) == 1:
             return float(-self.rows[0] * np.log1p(-min(capacity / self.rows[0], 1 - 1e-12)))
-        low, high = 0.0, look_ups
+        reach = min(capacity, look_ups)  # no look-up brings more than a row
         for _ in range(ROUNDS):
-            middle = (low + high) / 2
-            held = float(np.sum(self.rows * -np.expm1(-self.chance * middle)))
-            low, high = (middle, high) if held < capacity else (low, middle)
-        return high
+            absent = np.exp(-self.chance * reach)
+            missing = capacity - float(self._all_rows - self.rows @ absent)
+            slope = float(self.shares @ absent)
+            step = missing / slope if slope > 0 else 0.0
+            reach = min(reach + max(step, 0.0), look_ups)
+            if step <= CLOSE * reach:
+                break
+        return reach
 
     def missed_in_steady_state(self, look_ups: float, capacity: float) -> float:
         """Different rows of a batch that a cache of `capacity` rows, filled by the batches before, does not hold."""
@@ -91,6 +112,14 @@ class Picked:
         if parts not in self._parts:
             self._parts[parts] = Picked(rows=np.maximum(self.rows / parts, 1e-9), shares=self.shares)
         return self._parts[parts]
+
+
+def missed_of_equal(rows: float, look_ups: float, capacity: float) -> float:
+    """`Picked.misses` of rows that are all picked equally often, in closed form and plain numbers."""
+    different = -rows * math.expm1(-look_ups / rows)
+    if different <= capacity:
+        return different
+    return different + (look_ups - different) * (1 - min(capacity / rows, 1 - 1e-12))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,9 @@ A look-up has, side by side (joined by a p-norm):
 - memory: rows that L2 does not hold, each with what HBM loses by opening its place; indices, offsets and results once;
 - L2: rows that the SMs' own caches do not hold;
 - issue: cycles of an SM a row loaded, an element and a bag; a block loads four rows of each bag at a time, there or not;
-- waiting: a block waits for its indices and then for rows, turn by turn, and an SM holds so many blocks.
+- waiting: a block waits for its indices and then for rows, turn by turn, and an SM holds so many blocks. A warp goes on when the
+  last of the `n` rows that it loads at a time is there: where L2 does not hold a share `m` of the look-ups, it waits for HBM in
+  `1 - (1 - m)^n` of its turns.
 No kernel is shorter than its longest block: both are joined by a norm of their own, as blocks of several lengths share SMs.
 
 An update (exact: each row written once) linearises indices, sorts them, finds runs of equal ones, sums every run and writes
@@ -29,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.hardware import Device
-from meshcast.tables.traffic import LONG, PIECE, LookUps, Traffic, piece_rows, run_rows, traffic_of
+from meshcast.tables.traffic import LONG, PIECE, UNROLLED, WARPS, LookUps, Traffic, piece_rows, run_rows, traffic_of
 
 INDEX = 8  # bytes
 STATE_READS = 2  # a row and its state are read, and written
@@ -50,9 +52,8 @@ class LookUpParameters:
         narrow_cycles: Of an element of two bytes, taken by itself.
         bag_cycles: Of a bag.
         first_cycles: That a block waits before its first rows.
-        wait_cycles: That it waits in each turn, for indices and for what rows take at least.
-        near_cycles: That it waits more where rows come from L2, and not from the SM's cache.
-        miss_cycles: That it waits more where rows come from HBM.
+        wait_cycles: That it waits in each turn, for indices and for what rows take that L2 holds.
+        miss_cycles: That it waits more where a row comes from HBM.
         alone: Share of its own issue that adds to a block's turn.
         resident: Blocks that an SM holds.
         norm: Of what happens side by side.
@@ -61,21 +62,20 @@ class LookUpParameters:
     """
 
     memory_share: float = 0.95
-    row_overhead: float = 29.0
-    cache_rate: float = 42.0
-    row_cycles: float = 0.68
-    element_cycles: float = 0.025
-    narrow_cycles: float = 0.616
-    bag_cycles: float = 5.8
-    first_cycles: float = 2196.0
-    wait_cycles: float = 1230.0
-    near_cycles: float = 140.0
-    miss_cycles: float = 841.0
-    alone: float = 0.784
-    resident: float = 14.5
-    norm: float = 2.54
-    block_norm: float = 1.53
-    start_s: float = 2.86e-6
+    row_overhead: float = 35.65
+    cache_rate: float = 37.26
+    row_cycles: float = 0.3669
+    element_cycles: float = 0.04039
+    narrow_cycles: float = 0.623
+    bag_cycles: float = 6.309
+    first_cycles: float = 2329.0
+    wait_cycles: float = 1050.0
+    miss_cycles: float = 843.5
+    alone: float = 0.689
+    resident: float = 14.01
+    norm: float = 3.061
+    block_norm: float = 1.488
+    start_s: float = 2.817e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +183,9 @@ class EmbeddingKernels:
 
     def _turn(self, t: Traffic) -> Any:
         p = self.look_up
-        waited = p.near_cycles * t.missed_near / t.look_ups + p.miss_cycles * t.missed / t.look_ups
-        return p.wait_cycles + waited + 4 * t.grouped * self._row_cycles(t) * p.alone
+        loaded = UNROLLED * t.grouped  # rows, by all of its warps
+        late = 1 - (1 - np.minimum(t.missed / t.look_ups, 1.0)) ** (loaded / WARPS)
+        return p.wait_cycles + p.miss_cycles * late + loaded * self._row_cycles(t) * p.alone
 
     def backward(self, t: Traffic, *, key_bytes: Any = 4) -> Any:
         """Seconds that a table adds to the update of its rank."""
@@ -219,8 +220,8 @@ class EmbeddingKernels:
         u = self.updating
         long = np.where(t.hottest > LONG, 1.0, 0.0)
         listed = long * t.hottest / PIECE * u.list_cycles
-        warp = u.chain_cycles * np.ceil(np.minimum(LONG, t.hottest) / np.vectorize(run_rows)(t.dim))
-        piece = long * np.ceil(np.minimum(PIECE, t.hottest) / np.vectorize(piece_rows)(t.dim)) * u.piece_wait_cycles
+        warp = u.chain_cycles * np.ceil(np.minimum(LONG, t.hottest) / run_rows(t.dim))
+        piece = long * np.ceil(np.minimum(PIECE, t.hottest) / piece_rows(t.dim)) * u.piece_wait_cycles
         linear = u.linear_turn_cycles * np.ceil(t.most_turns / 8)  # a turn of a look-up is 4 indices, of a warp 32
         return (listed + warp + piece + linear) / self.device.clock_hz
 

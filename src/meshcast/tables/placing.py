@@ -17,6 +17,9 @@ from meshcast.tables.step import LOADS, Load, StepModel, StepTime
 from meshcast.tables.table import EmbeddingTable
 
 Floats = npt.NDArray[np.float64]
+MANY_TABLES = 200  # beyond which single tables matter less, and fewer ways are tried
+# Of a rank's mean load: of many tables, lighter ones stay whole or go to all ranks, as cutting them evens nothing out.
+LIGHT = 0.1
 _CARRIED_BY = {"table": Load.TABLE, "column": Load.COLUMN, "row": Load.ROW, "table-row": Load.NODE, "grid": Load.NODE}
 
 
@@ -68,6 +71,26 @@ class ShardingProblem:
     def options(self) -> list[list[Sharding]]:
         """Every table's ways."""
         return [list(shardings(each, self.ranks, most_data_bytes=self.most_data_bytes)) for each in self.tables]
+
+    @cached_property
+    def weights(self) -> list[float]:
+        """Every table's seconds of look-ups and updates where it is whole, and a little for its bytes."""
+        found = []
+        for table, ways in enumerate(self.options):
+            hot, _, _ = self.shard(table, ways[0])
+            found.append(float(hot[Load.FORWARD, 0] + hot[Load.BACKWARD, 0]) + 1e-9 * float(hot[Load.MEMORY, 0]))
+        return found
+
+    @cached_property
+    def tried(self) -> list[list[Sharding]]:
+        """The ways of every table that a search tries: all of them, but of light ones among many."""
+        if len(self.tables) <= MANY_TABLES:
+            return self.options
+        light = LIGHT * sum(self.weights) / self.ranks.devices
+        return [
+            [way for way in ways if way.way in ("table", "data")] or ways if weight < light else ways
+            for weight, ways in zip(self.weights, self.options, strict=True)
+        ]
 
     @cached_property
     def _shards(self) -> dict[tuple[int, Sharding], tuple[Floats, Floats, float]]:

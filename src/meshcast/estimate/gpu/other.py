@@ -20,7 +20,11 @@ def declared(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     rate = matrix_rate(kernel, machine.device) if kernel.matrix_flops else None
     products = kernel.matrix_flops / (rate.flops * machine.boost * machine.parameters.tensor_share) if rate else 0.0
     issued = instructions(kernel, machine)
-    moved = loop(output_elements(kernel), kernel.read_bytes, kernel.written_bytes, issued, machine)
+    written = output_elements(kernel)
+    # A call that does not say what it writes works on what it moves: its threads share that, as a loop's share their results;
+    # how many blocks it starts is not known.
+    elements = written or kernel.read_bytes / element_bytes(kernel.dtype)
+    moved = loop(elements, kernel.read_bytes, kernel.written_bytes, issued, machine, bounded=written > 0)
     joules = matrix_joules(kernel.matrix_flops, rate, machine.device) if rate else 0.0
     time, compute = max(moved.time, machine.launch + products), max(moved.compute, products)
     terms = machine.named(("products", "mma", products, "s"))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from meshcast.base import format_time
 from meshcast.chakra import DEVICE_KIND, RECORDED_ON
-from meshcast.hardware import DRIVER_NAMES, Device
+from meshcast.hardware import Device
 from meshcast.jobs.traced.bounds import FROM_TPU, bound_of
 from meshcast.jobs.traced.heeded import without_effect
+from meshcast.jobs.traced.home import home_of
 from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.timing import Timing
 from meshcast.options import Options
@@ -26,7 +27,7 @@ def caveats(job: TracedRanks, timing: Timing, options: Options, device: Device, 
         too_much: Whether its nodes name more than the device's memory holds.
     """
     said = list(timing.estimated.warnings)
-    recorded, called = recorded_device(job), job.metadata.get(RECORDED_ON)
+    recorded, called = home_of(job.metadata), job.metadata.get(RECORDED_ON)
     if timing.replayed and recorded is not None and recorded != device.name:
         said.append(
             f"durations are those of the trace, of {recorded!s}: --on {device.name} does not change them, and has its memory "
@@ -71,16 +72,9 @@ def _of_no_device(device: Device, called: str | None, *, can_be_estimated: bool)
     return f"{said}; its nodes say neither operations nor bytes, from which it could be worked out"
 
 
-def recorded_device(job: TracedRanks) -> str | None:
-    """The device of the catalogue that a trace is of: as it says, or as its driver calls it; None where none is known."""
-    if (said := job.metadata.get("device")) is not None:
-        return str(said)
-    return DRIVER_NAMES.get(str(job.metadata.get(RECORDED_ON)))
-
-
 def at_home(job: TracedRanks, device: str) -> bool:
     """Whether a trace is of a device, or does not say of which."""
-    return recorded_device(job) in (None, device)
+    return (home_of(job.metadata) or device) == device
 
 
 def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:
@@ -93,7 +87,12 @@ def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:
     kind = str(job.metadata.get(DEVICE_KIND, device.kind))
     bound = bound_of(shaped=bool(shaped), recorded=kind, device=device.kind)
     said = []
-    if not shaped:
+    if timing.scaled_from:
+        said.append(
+            f"compute takes what was recorded on {timing.scaled_from}, times what the models say that {device.name} takes of "
+            f"it; the host takes as long as it took there"
+        )
+    elif not shaped:
         said.append(
             "compute is worked out from the operations and bytes of the trace's nodes, not from shapes: steps came out "
             f"{bound.words} a prediction of the program"

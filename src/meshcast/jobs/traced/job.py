@@ -7,9 +7,11 @@ from functools import cached_property
 from pathlib import Path
 
 from meshcast.base import AnsweredOnce
-from meshcast.hardware import Cluster, resolve
+from meshcast.chakra import read_metadata
+from meshcast.hardware import Cluster, device_names, resolve
 from meshcast.jobs.traced.files import TraceFiles, find_traces, names_traces
 from meshcast.jobs.traced.heeded import check_asked
+from meshcast.jobs.traced.home import home_of
 from meshcast.jobs.traced.prediction import predict_traces
 from meshcast.jobs.trust import with_trust
 from meshcast.options import Options, chosen_estimators
@@ -59,8 +61,11 @@ class TraceJob:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The hardware, which what is in the files does not depend on."""
-        return resolve(self.given.on) if self.known is None else self.known
+        """The hardware: what is asked for, else the device that the traces are of."""
+        if self.known is not None:
+            return self.known
+        home = None if "on" in self.given.asked else home_of(read_metadata(next(iter(self.files.by_rank.values()))))
+        return resolve(home if home in device_names() else self.given.on)
 
     def predict(self) -> Prediction:
         """How the job will run; what a trace has decided already is refused.

@@ -176,7 +176,10 @@ def _spread(timing: Timing, seconds: float) -> tuple[float, float]:
     if not total:
         return seconds / NETWORK_FACTOR, seconds * NETWORK_FACTOR
     low = min(sum(each.low for each in known) / total, 1 / NETWORK_FACTOR)
-    return seconds * low, seconds * max(sum(each.high for each in known) / total, NETWORK_FACTOR)
+    high = max(sum(each.high for each in known) / total, NETWORK_FACTOR)
+    # Of a recording that is scaled the host's part was measured, and stays.
+    share = timing.modelled_s / (timing.recorded_s + timing.modelled_s) if timing.scaled_from else 1.0
+    return seconds * (1 - share + share * low), seconds * (1 - share + share * high)
 
 
 def _limited_by(step: TraceStep, timing: Timing) -> str:

@@ -1,6 +1,11 @@
 """Seconds of a trace's steps: as the trace has them, or worked out again on a device and its network.
 
-Compute is estimated from what `jobs.traced.kernels` knows of it. Waits take as long as they took.
+Compute is estimated from what `jobs.traced.kernels` knows of it. Waits take as long as they took. What was recorded on a device
+of the catalogue is not estimated anew but scaled, as Habitat does with measured kernels (Yu et al., USENIX ATC 2021):
+
+    t = t_recorded * estimate on the device / estimate on the device that it was recorded on
+
+so that what the estimate does not know of a kernel counts only as far as it changes from one device to the other.
 """
 
 from __future__ import annotations
@@ -10,16 +15,18 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 from meshcast.base import Group, Mesh, UnsupportedError
+from meshcast.chakra import RECORDED_ON
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_each
-from meshcast.hardware import Device, host_rate
+from meshcast.hardware import Device, host_rate, load_device
 from meshcast.jobs.traced.clocks import settled_clocks
 from meshcast.jobs.traced.contention import Beside, Seconds
+from meshcast.jobs.traced.home import home_of
 from meshcast.jobs.traced.kernels import kernel_of
 from meshcast.jobs.traced.ranks import TracedRanks
 from meshcast.jobs.traced.replay import Replayed, replay
 from meshcast.jobs.traced.steps import BARRIER, ROOTED, TraceStep
 from meshcast.network import NetworkModel
-from meshcast.options import Options
+from meshcast.options import Options, chosen_estimators
 from meshcast.simulate import Contention, OnNetwork, SpeedShares, collective_of_kernel
 from meshcast.workload import DTYPE_BITS, Collective, group_of_ids
 
@@ -36,6 +43,7 @@ class Timing:
         replayed: Whether compute is as the trace has it.
         recorded_s: Seconds of all steps that the trace has itself; `modelled_s` of all others.
         guessed_dtype: Whether types of arithmetic had to be assumed.
+        scaled_from: The device that compute was recorded on and is scaled from; "" where it is not scaled.
         clocks: The clock of every class as a share of the full one: what the power cap leaves, where compute is estimated.
     """
 
@@ -46,13 +54,14 @@ class Timing:
     modelled_s: float
     guessed_dtype: bool
     clocks: tuple[float, ...]
+    scaled_from: str = ""
 
 
 def uses_recorded(durations: str, job: TracedRanks, device: Device) -> bool:
     """Whether durations are the trace's own, those of communication perhaps not."""
     if durations != "auto":
         return durations in ("trace", NETWORK)
-    said = job.metadata.get("device")
+    said = home_of(job.metadata)
     # What says neither how long it takes nor what it does took less than the microsecond that it was rounded to.
     working = [step for steps in job.steps for step in steps if step.does == "compute" and step.says_work]
     timed = all(step.seconds is not None for step in working)
@@ -83,7 +92,7 @@ def time_steps(
     ).holding(options.estimate.data)  # fmt: skip
     timed = _TimedSteps(
         job=job, estimated=estimated, replayed=replayed, network=network, device=device,
-        sent_again=options.run.durations == NETWORK,
+        sent_again=options.run.durations == NETWORK, at_home=None if replayed else _at_home(job, options, working),
     )  # fmt: skip
 
     def run_at(clocks: tuple[float, ...], speeds: tuple[float, ...]) -> tuple[Timing, Replayed]:
@@ -108,6 +117,19 @@ def time_steps(
     timing, run = run_at(full, full)  # a device that is slow for other reasons does not draw less for it
     clocks = settled_clocks(job, run, estimated, device, options.estimate.clocks)
     return (timing, run) if clocks == job.speeds == full else run_at(clocks, job.speeds)
+
+
+def _at_home(job: TracedRanks, options: Options, working: Sequence[TraceStep]) -> EstimatedKernels | None:
+    """Estimates of a recorded job's compute on the device that it ran on; None where that is not known, or has no model."""
+    home = home_of(job.metadata) if RECORDED_ON in job.metadata else None
+    if home is None:
+        return None
+    device = load_device(home)
+    try:
+        estimators, _ = chosen_estimators(options, device)
+        return estimate_each(map(kernel_of, working), device, estimators).holding(options.estimate.data)
+    except UnsupportedError:
+        return None
 
 
 def _with_hosts(job: TracedRanks, seconds: Seconds, run: Replayed, *, launches: bool) -> Seconds:
@@ -143,6 +165,7 @@ class _TimedSteps:
     network: NetworkModel
     device: Device
     sent_again: bool = False
+    at_home: EstimatedKernels | None = None
     _on_network: dict[tuple[int, TraceStep], float] = field(default_factory=dict)
 
     def at(self, clocks: tuple[float, ...], speeds: tuple[float, ...]) -> Timing:
@@ -167,23 +190,30 @@ class _TimedSteps:
                     known = step.host_bytes / host_rate(self.device)
                     modelled += known
                 else:
-                    known = _computing(step, estimated, speed)
+                    known = self._computing(step, estimated, speed)
                     modelled += known
                 seconds.append(known)
             by_class.append(tuple(seconds))
         steps_of_all = {step for steps in self.job.steps for step in steps if step.does == "compute" and not step.waits}
         return Timing(
             seconds=tuple(by_class), estimated=self.estimated, replayed=self.replayed, recorded_s=recorded,
-            modelled_s=modelled, clocks=clocks,
+            modelled_s=modelled, clocks=clocks, scaled_from=(home_of(self.job.metadata) or "") if self.at_home else "",
             guessed_dtype=not self.replayed and any(step.dtype not in DTYPE_BITS for step in steps_of_all),
         )  # fmt: skip
 
-    @staticmethod
-    def _longer(steps: Sequence[TraceStep], estimated: EstimatedKernels) -> float:
+    def _longer(self, steps: Sequence[TraceStep], estimated: EstimatedKernels) -> float:
         """How many times what was recorded the compute of a rank takes: so do timers that stand for its progress."""
         working = [s for s in steps if s.does == "compute" and not s.waits and s.says_work and s.seconds]
         recorded = sum(step.seconds or 0.0 for step in working)
-        return sum(_computing(step, estimated) for step in working) / recorded if recorded else 1.0
+        return sum(self._computing(step, estimated) for step in working) / recorded if recorded else 1.0
+
+    def _computing(self, step: TraceStep, estimated: EstimatedKernels, speed: float = 1.0) -> float:
+        """Seconds of a step at a share of the full speed; gaps between kernels are the host's, and stay."""
+        kernel = kernel_of(step)
+        seconds = estimated[kernel].time / speed
+        if self.at_home is not None and step.seconds and (before := self.at_home[kernel].time):
+            return step.seconds * seconds / before
+        return step.repeat * (seconds + (estimated.gap if seconds else 0.0))
 
     def _known(self, number: int, index: int, step: TraceStep) -> float | None:
         """Seconds that the trace has, where they count.
@@ -218,12 +248,6 @@ class _TimedSteps:
 def _follows_speed(step: TraceStep) -> bool:
     """Whether a step takes longer on a slow device: what computes, and timers of the host that stand for compute."""
     return (step.does == "compute" and not step.waits) or (step.does == "host" and step.waits)
-
-
-def _computing(step: TraceStep, estimated: EstimatedKernels, speed: float = 1.0) -> float:
-    """Seconds of a step at a share of the full speed; gaps between kernels are the host's, and stay."""
-    seconds = estimated[kernel_of(step)].time / speed
-    return step.repeat * (seconds + (estimated.gap if seconds else 0.0))
 
 
 def collective_of(job: TracedRanks, number: int, step: TraceStep) -> Collective:

@@ -55,6 +55,11 @@ MODULES: dict[str, str] = {
     "craftax": "craftax_environments",
     "jaxlie": "jaxlie_poses",
     "recurrentgemma": "recurrentgemma_models",
+    "transformers": "transformers_models",
+    "diffusers": "diffusers_models",
+    "gpjax": "gpjax_processes",
+    "jaxley": "jaxley_neurons",
+    "jax-cosmo": "jax_cosmo_distances",
 }
 # Where the distribution's name is another one than the library's.
 DISTRIBUTIONS = {name: "jax" for name in MODULES if name.startswith("jax.")}

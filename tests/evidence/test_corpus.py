@@ -77,7 +77,7 @@ def test_two_programs_of_one_name_and_unknown_words_are_refused() -> None:
 
 def test_every_library_names_modules_that_are_there_and_a_requirement() -> None:
     folder = ROOT / "benchmarks/corpus"
-    lines = (folder / "requirements.txt").read_text().splitlines()
+    lines = [line for file in folder.glob("requirements*.txt") for line in file.read_text().splitlines()]
     required = {line.split("==")[0].lower().replace("_", "-") for line in lines if not line.startswith("#")}
     for library, module in MODULES.items():
         assert (folder / f"{module}.py").exists(), library

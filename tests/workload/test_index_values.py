@@ -65,3 +65,15 @@ def test_what_data_decides_is_said(dtype: str, rows: int, warned: bool) -> None:
 def test_counts_say_how_often_the_hottest_row_comes() -> None:
     picks = Picks(4, 10, 0.0, (7, 2, 1))
     assert (picks.hottest, picks.squares) == (7, 49 + 7 + 4 + 2 + 1 + 1)
+
+
+@pytest.mark.parametrize(("ops", "known"), [(40, True), (480, False)])
+def test_long_chains_of_ops_are_not_followed(ops: int, known: bool) -> None:
+    def loss(table: jax.Array, weights: jax.Array) -> jax.Array:
+        places = jnp.arange(1024, dtype=jnp.int32)
+        for _ in range(ops):
+            places = jnp.bitwise_xor(places, 1)
+        return jnp.sum(jnp.take(table, places % 4, axis=0) * weights)
+
+    (shape,) = scatters(gradient(loss, spec(4, 8, dtype="bfloat16"), spec(1024, 8, dtype="bfloat16")))
+    assert shape.counts == ((256,) * 4 if known else ())

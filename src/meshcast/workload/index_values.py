@@ -22,6 +22,7 @@ from meshcast.workload.rules.attributes import integer, integers
 Array = npt.NDArray[Any]
 MOST_ELEMENTS = 1 << 22  # of a value that is worked out
 MOST_OPS = 512  # that lead to it
+LONGEST = 100  # of a chain of them: each is a few calls deep
 MOST_ROWS = 4096  # of a table whose rows are told apart
 FEW_ROWS, MANY = 64, 128  # rows of a table, and updates of each, from which on it is said what is assumed of them
 
@@ -99,10 +100,18 @@ class _Values:
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions
         self._found: dict[tuple[Any, int], Array] = {}
-        self._ops = 0
+        self._ops = self._behind = 0
 
     def of(self, value: Any, frames: tuple[Frame, ...]) -> Array:
-        """A value's elements; raises `_UnknownError` where they are not known."""
+        """A value's elements; raises `_UnknownError` where they are not known, or a chain of ops is too long."""
+        if self._behind >= LONGEST:
+            raise _UnknownError
+        self._behind += 1
+        found = self._of(value, frames)
+        self._behind -= 1
+        return found
+
+    def _of(self, value: Any, frames: tuple[Frame, ...]) -> Array:
         if isinstance(value.owner, ir.Block):
             if not frames or frames[-1].block != value.owner:
                 raise _UnknownError
@@ -128,7 +137,7 @@ class _Values:
         block = self._functions[symbol_of(operation.attributes["callee"])].operation.regions[0].blocks[0]
         returned = block.operations[len(block.operations) - 1].operands[place]
         inner = _Values(self._functions)  # of one call: its arguments are others than the next one's
-        inner._ops = self._ops
+        inner._ops, inner._behind = self._ops, self._behind
         found = inner.of(returned, (*frames, Frame(block, operation)))
         self._ops = inner._ops
         return found

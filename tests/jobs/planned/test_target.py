@@ -30,7 +30,6 @@ from meshcast.zoo.sharding import MeshLayout
         ("llama3-8b", "pp=2,layers-per-stage=1+2", {"batch": "8"}, InfeasibleError, "adds up to 3, and llama3-8b has 32"),
         ("llama3-8b", "pp=4", {}, UsageError, "needs the global batch"),
         ("llama3-8b", "pp=4,dp=2,zero=2", {"batch": "8"}, InfeasibleError, "zero=2"),
-        ("gemma2-2b", "pp=26", {"batch": "26"}, InfeasibleError, "global_every=2"),
         ("bert-base", "pp=4", {"batch": "8"}, UnsupportedError, "cannot be cut into stages"),
         ("bert-base", "tp=2,sp=1", {}, UnsupportedError, "has no sequence_parallel"),
         ("resnet50", "dp=8,zero=1", {}, UnsupportedError, "has no zero"),

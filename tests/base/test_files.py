@@ -145,7 +145,8 @@ STAGED_OR_TEMPORARY = {
     "base/files.py", "base/cache.py", "traces/chakra.py", "traces/writers.py", "evidence/comparison/folder.py",
     "network/astra/files.py", "network/astra/outside.py", "estimate/outside/runs.py", "estimate/outside/_zigzag_process.py",
     "partition/xla_spmd.py", "explore/store.py", "serve/searches.py", "synthetic/trace_files.py", "recorded/files.py",
-    "recorded/sharing.py", "estimate/outside/zigzag_cells.py",
+    "recorded/sharing.py", "estimate/outside/zigzag_cells.py", "estimate/outside/llmcompass.py",
+    "estimate/outside/_llmcompass_process.py",
 }  # fmt: skip
 
 

@@ -60,6 +60,7 @@ def test_every_prediction_says_how_its_device_was_checked(product: Program, devi
     if trust["widened"][0] < low:  # the lower end stops at the speed of light, at the highest clock
         chip = load_device(device)
         light = predict(product, on=device, fidelity="roofline", levers=False).step_time_s
+        assert light is not None
         assert prediction.timed is not None
         ends = prediction.timed.interval_s
         assert ends[0] == pytest.approx(light * chip.peak_clock_hz / chip.clock_hz)

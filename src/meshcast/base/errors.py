@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 _MOST_NAMES = 40  # that a message lists one by one
+_SHORT = 4  # letters of a name
 
 
 class MeshcastError(Exception):
@@ -119,7 +120,8 @@ def nearest(name: str, known: Iterable[str], *, listed_by: str | None = None) ->
         listed_by: The command that lists all names, which is named in place of more names than anybody reads.
     """
     candidates = {_joined(each): each for each in sorted(known, reverse=True)}
-    close = difflib.get_close_matches(_joined(name), candidates, n=1, cutoff=0.6)
+    cutoff = 0.5 if len(name) < _SHORT else 0.6  # one wrong letter of two
+    close = difflib.get_close_matches(_joined(name), candidates, n=1, cutoff=cutoff)
     if close:
         return f"did you mean {candidates[close[0]]!r}?"
     if listed_by is not None and len(candidates) > _MOST_NAMES:

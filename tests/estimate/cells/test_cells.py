@@ -137,6 +137,7 @@ def test_intervals_end_at_the_speed_of_light_and_floats_are_warned_of() -> None:
     for name, device in itertools.product(("fqconv-kws-forward", "fqconv-kws"), ("edge-tpu", "aimc-28nm")):
         light = predict(name, on=device, fidelity="roofline", levers=False)
         told = predict(name, on=device, fidelity="analytical", levers=False)
+        assert light.step_time_s is not None
         assert told.timed is not None
         assert told.timed.interval_s[0] >= light.step_time_s * (1 - 1e-9)
 

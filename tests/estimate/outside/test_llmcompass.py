@@ -80,6 +80,7 @@ def test_products_are_asked_once_and_kept(folder: Path) -> None:
     batched = gemm(512, 512, 64, batch=8)
     simulator.estimate([batched], H200)
     assert (folder / "asked.txt").read_text().splitlines()[-1].startswith("(8, 512, ")
+    assert isinstance(simulator, LlmCompass)
     assert "LLMCompass" in simulator.explain(product, H200).model
 
 

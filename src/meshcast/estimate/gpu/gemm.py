@@ -51,7 +51,7 @@ def gemm_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | None:
 
 def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> TiledProduct:
     """The product as libraries compute it; groups share out its rows."""
-    element = element_bytes(shape.lhs_dtype)
+    stored = element = element_bytes(shape.lhs_dtype)
     if element < 1 and rate.type in _UNIT_BYTES:  # unpacked next to units that take no fewer bits
         element = max(element, _UNIT_BYTES[rate.type])
     return TiledProduct(
@@ -63,6 +63,7 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
         width=min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element,
         read=kernel.read_bytes,
         written=kernel.written_bytes,
+        unpacked=kernel.read_bytes * element / stored,
         recency=kernel.recency,
         peak=rate.flops * _aligned(shape, machine),
     )

@@ -58,6 +58,7 @@ class TiledProduct:
     peak: float  # FLOP/s of the matrix engine by the data sheet, less what this product cannot use
     split: bool = True
     recency: Recency | None = None
+    unpacked: float = 0.0  # bytes read, were operands stored as the units take them; 0: they are
 
 
 @functools.cache
@@ -139,12 +140,22 @@ class _Tiled:
             traffic(each.read, each.written, machine, efficiency=stream, recency=each.recency) for each in products
         ]
         seconds = [once.seconds for once in self._once]
-        writing = [
-            once * each.written / max(1.0, each.read + each.written)
-            for once, each in zip(seconds, products, strict=True)
-        ]
+        writing = [self._writing(each, once) for once, each in zip(seconds, products, strict=True)]
         self._stored = _column(writing) / ways.waves
         self._moved = _column(seconds) + ways.partial - self._stored
+
+    def _writing(self, product: TiledProduct, seconds: float) -> float:
+        """Seconds of a product's results: their share of the seconds of all its bytes.
+
+        Memory is the faster the more is asked of it. Operands that are stored in fewer bits than the units take are no reason for
+        results to be written more slowly: theirs is the rate beside operands as the units take them, if that is the faster one.
+        """
+        share = seconds * product.written / max(1.0, product.read + product.written)
+        if product.unpacked <= product.read:
+            return share
+        stream = self._machine.parameters.gemm_stream
+        wide = traffic(product.unpacked, product.written, self._machine, efficiency=stream, recency=product.recency)
+        return min(share, wide.seconds * product.written / max(1.0, product.unpacked + product.written))
 
     def fastest(self) -> list[GpuWork]:
         """The fastest way of each product."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meshcast.estimate.profiled import interpolation
-from meshcast.estimate.profiled.distances import UNTHREADED, doubled_products, pieces
+from meshcast.estimate.profiled.distances import UNTHREADED, doubled_products, nearest_rows, pieces
 from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, fit, predict
 
 
@@ -113,3 +113,9 @@ def test_few_rows_are_not_fitted() -> None:
     family = fit([(0.0,), (1.0,)], [0.5, 0.5], ["a", "b"], [True, True])
     assert family.mean == 0.0
     assert 0 < predict(family, np.array([[0.0]])).y[0] <= 0.5
+
+
+def test_of_rows_equally_far_the_first_are_chosen() -> None:
+    distances = np.array([[3.0, 1.0, 2.0, 1.0 + 1e-13, 1.0, 0.5], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]])
+    assert nearest_rows(distances, 3).tolist() == [[1, 3, 5], [0, 1, 5]]
+    assert nearest_rows(distances, 6).tolist() == [[0, 1, 2, 3, 4, 5]] * 2

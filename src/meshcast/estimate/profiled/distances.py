@@ -11,10 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from meshcast.estimate.estimator import Array
 
 UNTHREADED = 65536 * 4  # multiplications
+# By how much places are apart: many measured kernels are equally far from a query but for the last bits of a sum, which
+# processors round each in their own way.
+LEAST_APART = 1e-9
 UNROLLED = 8  # BLAS kernels take so many rows or columns at a time; what is left over is summed in another order
 
 
@@ -47,3 +51,19 @@ def doubled_products(queries: Array, places: Array) -> Array:
     for some in pieces(len(places), width):
         np.matmul(doubled, places[some].T, out=found[:, some])
     return found
+
+
+def nearest_rows(distances: Array, count: int) -> npt.NDArray[np.intp]:
+    """The numbers of the `count` nearest places of each query, in rising order; of those equally far the first ones.
+
+    So the same are chosen on every machine, whatever order a partition leaves equals in.
+    """
+    steps = distances * (1 / LEAST_APART)
+    np.rint(steps, out=steps)
+    last = np.partition(steps, count - 1, axis=1)[:, count - 1 : count]
+    chosen = steps <= last
+    for row in np.flatnonzero(chosen.sum(axis=1) > count):
+        as_far = np.flatnonzero(steps[row] == last[row])
+        nearer = int((steps[row] < last[row]).sum())
+        chosen[row, as_far[count - nearer :]] = False
+    return np.nonzero(chosen)[1].reshape(len(distances), count)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.estimate.estimator import Array
-from meshcast.estimate.profiled.distances import apart, doubled_products, pieces, squares
+from meshcast.estimate.profiled.distances import apart, doubled_products, nearest_rows, pieces, squares
 
 NEIGHBOURS = 48
 # Queries whose distances to a family are worked on together: some hundred KB, which stay in a core's cache, and in pages that
@@ -139,8 +139,8 @@ class _Asked:
 
 def _conditional(family: KernelFamily, distances: Array) -> tuple[Array, Array, Array]:
     """The columns of `Answers` at places that are so far from the family's."""
-    count = min(NEIGHBOURS, len(family))
-    chosen = np.argpartition(distances, count - 1, axis=1)[:, :count]
+    chosen = nearest_rows(distances, min(NEIGHBOURS, len(family)))
+    count = chosen.shape[1]
     near = np.take_along_axis(distances, chosen, axis=1)
     places = family.places[chosen]  # [queries, count, features]
     sizes = squares(places)

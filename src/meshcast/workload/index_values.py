@@ -65,7 +65,7 @@ def picked_counts(scatter: Any, frames: Sequence[Frame], functions: Mapping[str,
     table = ir.ShapedType(scatter.operands[0].type).shape
     picked = [table[dim] for dim in dims.scattered_dims_to_operand_dims]
     rows = int(np.prod(picked, dtype=np.int64))
-    if not 0 < rows <= MOST_ROWS or dims.input_batching_dims:
+    if not picked or not 0 < rows <= MOST_ROWS or dims.input_batching_dims:
         return ()
     try:
         indices = _Values(functions).of(scatter.operands[len(scatter.results)], tuple(frames))

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from meshcast import predict
+from meshcast.base.errors import InputError
 from meshcast.chakra import RECORDED_ON, Node, NodeType, read_metadata, trace_bytes
+from meshcast.chakra.wire import varint
 from tests.jobs.traced.jobs import compute
 
 WIDE = 1 << 30  # bytes: a kernel that memory bounds
@@ -64,3 +66,12 @@ def test_metadata_is_read_without_nodes(tmp_path: Path) -> None:
     path.write_bytes(b"")
     assert read_metadata(path) == {}
     assert read_metadata(tmp_path / "none.et") == {}
+
+
+@pytest.mark.parametrize("length", [2**42, 2**63 - 1, 2**64 - 1])
+def test_lengths_beyond_the_file_are_refused(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "job.0.et"
+    path.write_bytes(varint(length) + b"\n\x05")
+    assert read_metadata(path) == {}
+    with pytest.raises(InputError, match="in the metadata"):
+        predict(path)

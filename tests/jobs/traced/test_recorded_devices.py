@@ -55,6 +55,13 @@ def test_of_an_unknown_device_nothing_is_scaled(tmp_path: Path) -> None:
     assert predict(path, on="h100-sxm").step_time_s == pytest.approx(500e-6)
 
 
+def test_a_device_of_no_catalogue_is_no_reason_to_refuse_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "job.0.et"
+    node = compute(1, 500.0, tensor_size=WIDE, matrix_ops=0)
+    path.write_bytes(trace_bytes([node], metadata={"device": "our-own-chip", RECORDED_ON: "A GPU"}))
+    assert predict(path, on="h100-sxm").step_time_s
+
+
 def test_the_host_and_waits_are_no_kernels(tmp_path: Path) -> None:
     path = _recorded(tmp_path, _host(1, 10.0), compute(2, 50.0, 1, op_type="wait"), compute(3, 20.0, 2))
     assert predict(path).kernels == 1

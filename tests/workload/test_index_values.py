@@ -89,3 +89,13 @@ def test_a_scatter_without_indices_picks_nothing() -> None:
 
     (shape,) = scatters(read_workload(capture(whole, spec(64), spec(64), name="whole")))
     assert not shape.counts
+
+
+def test_no_more_is_held_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(table: jax.Array, weights: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.take(table, buckets(64), axis=0) * weights)
+
+    given = spec(32, 16, dtype="bfloat16"), spec(64, 64, 16, dtype="bfloat16")
+    assert scatters(gradient(loss, *given))[0].counts
+    monkeypatch.setattr("meshcast.workload.index_values.MOST_BYTES", 8 * 64 * 64 * 4)
+    assert not scatters(gradient(loss, *given))[0].counts

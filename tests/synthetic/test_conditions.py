@@ -80,6 +80,8 @@ def test_what_cannot_be_met_is_refused() -> None:
     model = shipped_model()
     with pytest.raises(UsageError, match="take more than 1 us"):
         grow_for(model, "gpt", 50, 0, GraphConditions(step_s=1e-6))
+    with pytest.raises(UsageError, match="hold 3 B however small"):
+        grow_for(model, "llama3-70b", 50, 0, GraphConditions(memory_bytes=1.0))
     for wrong in (GraphConditions(step_s=0.0), GraphConditions(memory_bytes=float("inf"))):
         with pytest.raises(UsageError):
             grow_for(model, "gpt", 50, 0, wrong)

@@ -96,6 +96,10 @@ def test_by_command(tmp_path: Path) -> None:
     assert said["step_s"] == pytest.approx(20e-3, rel=0.011)
     assert said["memory_bytes"] == pytest.approx(1e9, rel=1e-6)
     assert isinstance(run.invoke(app, [*asked, "--on", "h200"]).exception, UsageError)
+    for flag in ("--step-time", "--memory"):
+        wrong = run.invoke(app, [*asked, flag, "50"]).exception
+        assert isinstance(wrong, UsageError)
+        assert wrong.where == flag
     suite = run.invoke(
         app, ["generate", "--suite", str(tmp_path / "s"), "--like", "gpt", "--count", "1", "--memory", "1GB"]
     )

@@ -22,6 +22,9 @@ from meshcast.hardware import device_of_driver
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
         ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
         ("NVIDIA H100 NVL", "h100-nvl"),
+        ("Tesla V100-SXM3-32GB", "v100-sxm3-32gb"),
+        ("NVIDIA A800-SXM4-80GB", "a800"),
+        ("NVIDIA GH200 480GB", "gh200"),
     ],
 )
 def test_a_driver_names_a_device(driver: str, device: str) -> None:
@@ -30,6 +33,12 @@ def test_a_driver_names_a_device(driver: str, device: str) -> None:
     assert found.name == device
 
 
-@pytest.mark.parametrize("driver", ["NVIDIA GeForce RTX 2080 Ti", "NVIDIA A100-SXM4-20GB", "V100", ""])
+@pytest.mark.parametrize(
+    "driver",
+    [
+        "NVIDIA GeForce RTX 2080 Ti", "NVIDIA A100-SXM4-20GB", "V100", "", "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+    ],
+)  # fmt: skip
 def test_others_are_not_guessed(driver: str) -> None:
     assert device_of_driver(driver) is None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from meshcast.lower import Kernel, LoweredProgram, lower
+from meshcast.lower import Kernel, KernelKind, LoweredProgram, Schedule, lower
+from meshcast.lower.layerwise import with_layerwise_weights
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.programs import capture
 from meshcast.simulate import peak_memory
-from meshcast.workload import read_workload
+from meshcast.workload import Tensor, read_workload
 from tests.lower.programs import all_loops, planned, spec
 
 TRIPS, ROWS, WIDTH = 4, 64, 128
@@ -103,3 +105,27 @@ def test_a_part_of_one_layer_has_fused_sums_too() -> None:
     assert products[0].writes == after.schedule.outputs
     read = [sum(k.read_bytes for k, _ in each.schedule.walk()) for each in (before, after)]
     assert read[1] == read[0] - 4 * WIDTH * WIDTH  # the gradient alone is no longer read
+
+
+def test_a_sum_that_is_made_behind_the_product_is_added_as_before() -> None:
+    """Else the product would read what a later kernel writes."""
+    values = ValueTypes([Tensor((WIDTH, WIDTH), "f32")] * 3 + [Tensor((1, WIDTH, WIDTH), "f32")] * 3)
+    size = values.tensors[0].bytes
+
+    def made(kind: KernelKind, reads: tuple[int, ...], write: int, *ops: str) -> Kernel:
+        return Kernel(
+            name=kind.value, kind=kind, dtype="f32", reads=reads, writes=(write,), ops=tuple(f"stablehlo.{op}" for op in ops),
+            operand_bytes=(size,) * len(reads), read_bytes=size * len(reads), written_bytes=size,
+        )  # fmt: skip
+
+    product = made(KernelKind.GEMM, (0, 1), 2, "dot_general")
+    total = made(KernelKind.SORT, (3,), 4, "sort")
+    adding = made(KernelKind.LOOP_FUSION, (4, 2), 5, "reshape", "add")
+
+    def left(*steps: Kernel) -> list[KernelKind]:
+        schedule = Schedule(inputs=(0, 1, 3), outputs=(5,), steps=steps)
+        found = with_layerwise_weights(schedule, values, fused_sums=True).steps
+        return [step.kind for step in found if isinstance(step, Kernel)]
+
+    assert left(total, product, adding) == [KernelKind.SORT, KernelKind.GEMM]
+    assert left(product, total, adding) == [KernelKind.GEMM, KernelKind.SORT, KernelKind.LOOP_FUSION]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from meshcast.lower import Kernel, KernelKind
 from meshcast.lower.coalescing import is_tiled, loaded_for_one
@@ -80,3 +81,30 @@ def test_a_kernel_turns_tiles_where_both_dimensions_are_long() -> None:
     assert not is_tiled(*transposed((32768, 64, 3), (0, 2, 1)))
     assert is_tiled(*transposed((2, 8, 4096), (0, 2, 1)))  # 8 by 4,096: 32,768 together
     assert not is_tiled(*transposed((2, 8, 64), (0, 2, 1)))
+
+
+def test_long_chains_of_sums_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many take twice as long: what lies behind a sum was searched to its end for each."""
+    asked = 0
+
+    def sizes(tensor: Tensor) -> tuple[int, ...]:
+        nonlocal asked
+        asked += 1
+        return tuple(size for size in tensor.shape if size > 1)
+
+    def chain(count: int) -> int:
+        def summed(end: jax.Array) -> jax.Array:
+            counter = jax.lax.broadcasted_iota(jnp.float32, (64, 64, 64), 0)
+            found = jax.lax.broadcasted_iota(jnp.float32, (64, 64), 0)
+            for _ in range(count):
+                found += jnp.sum(found[None] * counter, axis=0)
+            return found + end
+
+        nonlocal asked
+        asked = 0
+        lower_function(summed, spec(64, 64))
+        return asked
+
+    monkeypatch.setattr("meshcast.lower.row_layouts._sizes", sizes)
+    few, many = chain(20), chain(40)
+    assert 0 < few < many < 2.5 * few

@@ -80,6 +80,8 @@ def test_what_cannot_be_met_is_refused() -> None:
     model = shipped_model()
     with pytest.raises(UsageError, match="take more than 1 us"):
         grow_for(model, "gpt", 50, 0, GraphConditions(step_s=1e-6))
+    with pytest.raises(UsageError, match="hold 3 B however small"):
+        grow_for(model, "llama3-70b", 50, 0, GraphConditions(memory_bytes=1.0))
     for wrong in (GraphConditions(step_s=0.0), GraphConditions(memory_bytes=float("inf"))):
         with pytest.raises(UsageError):
             grow_for(model, "gpt", 50, 0, wrong)
@@ -94,6 +96,10 @@ def test_by_command(tmp_path: Path) -> None:
     assert said["step_s"] == pytest.approx(20e-3, rel=0.011)
     assert said["memory_bytes"] == pytest.approx(1e9, rel=1e-6)
     assert isinstance(run.invoke(app, [*asked, "--on", "h200"]).exception, UsageError)
+    for flag in ("--step-time", "--memory"):
+        wrong = run.invoke(app, [*asked, flag, "50"]).exception
+        assert isinstance(wrong, UsageError)
+        assert wrong.where == flag
     suite = run.invoke(
         app, ["generate", "--suite", str(tmp_path / "s"), "--like", "gpt", "--count", "1", "--memory", "1GB"]
     )

@@ -76,6 +76,7 @@ def test_toml_has_tables(tmp_path: Path) -> None:
         ("a.json", "[1]", "no list of tables"),
         ("a.json", '[{"rows": true, "dim": 4}]', "rows is True"),
         ("a.json", '{"tables": [{"name": "a", "rows": 1, "dim": 4}], "constraints": {"a": 5}}', "constraints of 'a'"),
+        ("a.json", '{"tables": [{"name": "", "rows": 1, "dim": 4}], "constraints": {"": 5}}', "constraints of ''"),
         ("a.json", "{", "a.json"),
         ("a.toml", "rows = [", "a.toml"),
     ],

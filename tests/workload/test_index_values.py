@@ -77,3 +77,25 @@ def test_long_chains_of_ops_are_not_followed(ops: int, known: bool) -> None:
 
     (shape,) = scatters(gradient(loss, spec(4, 8, dtype="bfloat16"), spec(1024, 8, dtype="bfloat16")))
     assert shape.counts == ((256,) * 4 if known else ())
+
+
+def test_a_scatter_without_indices_picks_nothing() -> None:
+    """Such as `x.at[:].add(y)`: the whole array is its only row."""
+    added = jax.lax.ScatterDimensionNumbers((0,), (), ())
+    at = jnp.zeros((0,), jnp.int32)
+
+    def whole(table: jax.Array, more: jax.Array) -> jax.Array:
+        return jax.lax.scatter_add(table, at, more, added)
+
+    (shape,) = scatters(read_workload(capture(whole, spec(64), spec(64), name="whole")))
+    assert not shape.counts
+
+
+def test_no_more_is_held_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(table: jax.Array, weights: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.take(table, buckets(64), axis=0) * weights)
+
+    given = spec(32, 16, dtype="bfloat16"), spec(64, 64, 16, dtype="bfloat16")
+    assert scatters(gradient(loss, *given))[0].counts
+    monkeypatch.setattr("meshcast.workload.index_values.MOST_BYTES", 8 * 64 * 64 * 4)
+    assert not scatters(gradient(loss, *given))[0].counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -76,7 +77,8 @@ def read_metadata(path: Path) -> dict[str, Attribute]:
             if _is_first_release(data):
                 return {}
             length, at = read_varint(data, 0, len(data))
-            data += file.read(max(0, at + length - len(data)))
+            left = os.fstat(file.fileno()).st_size - len(data)  # what a length of nonsense exceeds
+            data += file.read(max(0, min(at + length - len(data), left)))
             return _metadata(data, at, min(at + length, len(data)), {})[1]
     except (OSError, ValueError, WireError):
         return {}

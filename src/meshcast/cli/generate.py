@@ -9,6 +9,7 @@ import typer
 
 from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
+from meshcast.cli.quantities import flag_quantity
 
 
 def generate_command(
@@ -41,7 +42,7 @@ def generate_command(
     json: flags.Json = False,
 ) -> None:
     """Writes Chakra traces of all ranks of a workload that nobody has written, like those of a model."""
-    from meshcast.base import Dimension, UsageError, ending_at_once, format_bytes, format_time, parse_quantity
+    from meshcast.base import Dimension, UsageError, ending_at_once, format_bytes, format_time
     from meshcast.cli.app import emit_json
     from meshcast.hardware import resolve
     from meshcast.synthetic import GraphConditions, grow_for, shipped_model, write_graph, write_suite
@@ -55,8 +56,8 @@ def generate_command(
             "a device is given and no step", where="--on", fix="add --step-time, which is that of a device"
         )
     conditions = GraphConditions(
-        step_s=None if step_time is None else parse_quantity(step_time, Dimension.TIME),
-        memory_bytes=None if memory is None else parse_quantity(memory, Dimension.BYTES),
+        step_s=None if step_time is None else flag_quantity(step_time, Dimension.TIME, "--step-time"),
+        memory_bytes=None if memory is None else flag_quantity(memory, Dimension.BYTES, "--memory"),
         on=on or "dgx-h100",
     )
     resolve(conditions.on)  # refuses what there is not before anything is grown

@@ -10,6 +10,7 @@ from meshcast.cli import arguments as flags
 from meshcast.cli.explored import tell_exploration
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
+from meshcast.cli.quantities import flag_quantity
 
 # What plans decide themselves, or what does not concern models that train on healthy devices.
 WITHOUT = {
@@ -81,6 +82,7 @@ def plan_command(
     Every factorisation of the devices that divides the model is looked at; what cannot be among the best by its bound is
     not predicted, so that the answer is that of trying all. --plan says what is decided already.
     """
+    from meshcast.base import Dimension
     from meshcast.explore import (
         PlanQuestion,
         answer_question,
@@ -116,7 +118,7 @@ def plan_command(
             # A scaling curve has the best plan of every number of devices, not of all together.
             **({"per": ("devices",)} if plot is not None and len(counts) > 1 else {}),
         },
-        within_s=_step_time(within) if within is not None else None,
+        within_s=flag_quantity(within, Dimension.TIME, "--within") if within is not None else None,
         largest=largest,
     )
     with patience(f"searching plans of {model}"):
@@ -126,13 +128,3 @@ def plan_command(
 
         save_figure(search_figure(found, title=question.title(found)), plot)
     tell_exploration(found, question.title(found), json=json)
-
-
-def _step_time(text: str) -> float:
-    from meshcast.base import Dimension, InputError, UsageError, parse_quantity
-
-    try:
-        return parse_quantity(text, Dimension.TIME)
-    except InputError:
-        fix = "write its unit too, such as --within '2 s' or --within 800ms"
-        raise UsageError(f"{text!r} is no time", where="--within", fix=fix) from None

@@ -2,9 +2,8 @@
 
 Drivers name the model, and of models that come in several forms the form and the memory: `NVIDIA A100-SXM4-40GB`,
 `NVIDIA A100 80GB PCIe`, `NVIDIA H100 80GB HBM3` (which is the module; cards say PCIe), `AMD Instinct MI300X`. So a device is
-found by its model first, then by whether it is a card or a bridged pair, then by the memory nearest to what is said, within a
-tenth.
-Names that are known as they are need no rule.
+found by its model first, then by whether it is a card, a bridged pair or a module of another generation, then by the memory
+nearest to what is said, within a tenth. Names that are known as they are need no rule.
 """
 
 from __future__ import annotations
@@ -17,9 +16,11 @@ from meshcast.hardware.registry import device_names, load_device
 _WORDS = re.compile(r"[a-z0-9]+")
 _MEMORY = re.compile(r"(\d+)gb")
 _FORMS = {"pcie", "nvl"}  # that drivers name; modules (SXM) are what is left
-_NO_MODEL = re.compile(
-    r"\d+gb|\d+w|pcie|nvl|sxm\d?|core"
-)  # words of the catalogue that say memory, power, form or a part
+# Words of the catalogue that say memory, power, form or a part.
+_NO_MODEL = re.compile(r"\d+gb|\d+w|pcie|nvl|sxm\d?|core")
+_MODULE = re.compile(r"sxm\d")
+# Words behind a model's name that make another one of it, or a part of it: `RTX 3090 Ti`, `A100-SXM4-40GB MIG 1g.5gb`.
+_OTHER = {"ti", "super", "d", "laptop", "mobile", "max", "mig", "dgxs"}
 _GIGABYTE = 2**30
 _NEAR = 0.1
 # Names that say less, or something else, than the rule reads: TPUs', in JAX's `device_kind`, and the commonest GPUs'.
@@ -27,6 +28,8 @@ DRIVER_NAMES = {
     "NVIDIA H200": "h200",
     "NVIDIA H100 80GB HBM3": "h100-sxm",
     "NVIDIA H100 PCIe": "h100-pcie",
+    "NVIDIA GH200 480GB": "gh200",  # the CPU's memory
+    "NVIDIA GH200 144G HBM3e": "gh200-144gb",
     "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
     "NVIDIA A100-SXM4-40GB": "a100-sxm-40gb",
     "NVIDIA A100 80GB PCIe": "a100-pcie-80gb",
@@ -68,4 +71,10 @@ def device_of_driver(name: str) -> Device | None:
 def _is_model(device: list[str], driver: list[str]) -> bool:
     """Whether the words of a device name the model and the form that a driver's words do."""
     model = {word for word in device if not _NO_MODEL.fullmatch(word)}
-    return model <= set(driver) and _FORMS.intersection(device) == _FORMS.intersection(driver)
+    ours, theirs = ({word for word in words if _MODULE.fullmatch(word)} for words in (device, driver))
+    return (
+        model <= set(driver)
+        and _OTHER.intersection(driver) <= model
+        and _FORMS.intersection(device) == _FORMS.intersection(driver)
+        and (not ours or not theirs or ours == theirs)  # of A100s the catalogue says no more than sxm
+    )

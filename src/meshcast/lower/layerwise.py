@@ -59,6 +59,10 @@ def _casts(step: Step) -> bool:
     return isinstance(step, Kernel) and step.ops == ("stablehlo.convert",) and len(step.reads) == len(step.writes) == 1
 
 
+def _place(steps: Sequence[Step], step: Step) -> int:
+    return next(place for place, each in enumerate(steps) if each is step)
+
+
 def _readers(steps: Iterable[Step], value: int) -> list[Step]:
     return [step for step in steps if value in step.reads]
 
@@ -194,7 +198,9 @@ def _summand(
     products = [value for value in large if value not in sums]
     if len(large) != 2 or len(sums) != 1 or products[0] in outputs or len(_readers(steps, products[0])) != 1:
         return None
-    product = writers.get(products[0])
+    product, before = writers.get(products[0]), writers.get(sums[0])
+    if product is None or (before is not None and _place(steps, before) > _place(steps, product)):
+        return None  # the sum is not there yet when the product runs
     same = values.tensors[products[0]].elements == values.tensors[sums[0]].elements
     is_product = isinstance(product, Kernel) and product.kind is KernelKind.GEMM and len(product.writes) == 1
     return products[0] if same and is_product else None

@@ -6,9 +6,10 @@ derivative needs: forward the mean and the squares (two sums), backward `sum(dy)
 
     dx = (gamma / sigma) (dy - mean(dy) - xhat mean(dy xhat))          (Ioffe 2015, section 3)
 
-A pixel costs a subtraction, a product and two additions for each value that is read, with channels last a thread for each few
-channels: `batch_norm_collect_statistics_channels_last_kernel` and `batch_norm_backward_reduce_channels_last_kernel` of
-PyTorch (aten/src/ATen/native/cuda/Normalization.cuh), cuDNN's NHWC kernels in MXNet and TensorFlow. They go at the memory's rate.
+Backward a pixel costs a subtraction, a product and two additions for the two values that are read: two operations for each.
+Forward it is three for one value, which count as two here too. With channels last a thread has a few channels:
+`batch_norm_collect_statistics_channels_last_kernel` and `batch_norm_backward_reduce_channels_last_kernel` of PyTorch
+(aten/src/ATen/native/cuda/Normalization.cuh), cuDNN's NHWC kernels in MXNet and TensorFlow. They go at the memory's rate.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from meshcast.lower.channel_sums import IMAGE_SHARE, sums_pixels
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.workload import Reduction
 
-WORK = 2.0  # floating-point operations at a pixel for each tensor that is read: half of (x - mean), dy times it, and two sums
+WORK = 2.0  # floating-point operations at a pixel for each tensor that is read: x - mean, dy times it and two sums, of x and dy
 
 
 def with_library_norms(schedule: Schedule) -> Schedule:

@@ -115,34 +115,24 @@ def _anchored(
     """
     free = _FREE | {OpKind.ELEMENTWISE, OpKind.REDUCE}
     made = {value: op.cost.kind for op in ops for value in op.results}
-    needed = {buffer.get(value, value) for value in kept} | set(kept)
-    readers: dict[int, list[Op]] = {}
+    found = {buffer.get(value, value) for value in kept} | set(kept)
+    made_of: dict[int, list[int]] = {}  # by arithmetic, of values that lie as it does
     for op in ops:
-        for value in op.operands:
-            readers.setdefault(buffer.get(value, value), []).append(op)
-
-    def is_anchored(start: int) -> bool:
-        waiting, seen = [start], {start}
-        while waiting:
-            value = waiting.pop()
-            if value in needed:
-                return True
-            sizes = _sizes(tensors[value])
-            for op in readers.get(value, ()):
-                kind = op.cost.kind
-                if kind is not OpKind.ELEMENTWISE or not op.results:
-                    if kind in _ORDERING:
-                        return True
-                    continue
-                others = [buffer.get(each, each) for each in op.operands]
-                if any(made.get(each) not in free and _sizes(tensors[each]) == sizes for each in others):
-                    return True
-                if op.results[0] not in seen and _sizes(tensors[op.results[0]]) == sizes:
-                    seen.add(op.results[0])
-                    waiting.append(op.results[0])
-        return False
-
-    return {value for value in results if is_anchored(value)}
+        sources = {buffer.get(value, value) for value in op.operands}
+        if op.cost.kind is not OpKind.ELEMENTWISE or not op.results:
+            found |= sources if op.cost.kind in _ORDERING else set()
+            continue
+        ordered = {_sizes(tensors[each]) for each in sources if made.get(each) not in free}
+        sizes = _sizes(tensors[op.results[0]])
+        found.update(each for each in sources if _sizes(tensors[each]) in ordered)
+        made_of.setdefault(op.results[0], []).extend(each for each in sources if _sizes(tensors[each]) == sizes)
+    waiting = list(found)
+    while waiting:
+        for value in made_of.get(waiting.pop(), ()):
+            if value not in found:
+                found.add(value)
+                waiting.append(value)
+    return found.intersection(results)
 
 
 def _regions(

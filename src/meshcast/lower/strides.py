@@ -38,7 +38,7 @@ def with_kept_strides(ops: Sequence[Op], values: ValueTypes, buffer: Mapping[int
 
 
 def is_counter(op: Op) -> bool:
-    """Whether an op writes 64-bit numbers that count up along a dimension of a large array."""
+    """Whether an op writes 64-bit numbers that count up along a dimension; how many they are is the product's to ask."""
     return op.cost.kind is OpKind.GENERATE and bool(op.cost.orders) and op.cost.dtype in _WIDE
 
 

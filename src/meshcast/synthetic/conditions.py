@@ -22,7 +22,7 @@ from meshcast.synthetic.graphs import OpGraph
 from meshcast.synthetic.model import GraphModel
 from meshcast.synthetic.timed_graphs import graph_seconds
 
-NEAR = 0.01  # of the step that is asked for
+NEAR = 0.01  # of the step or the memory that is asked for
 FARTHEST = 24.0  # octaves that sizes are changed by at most
 ROUNDS = 24
 SIZE = 1.0  # octaves that the first other factor is away, at least
@@ -106,7 +106,13 @@ def _holding(graph: OpGraph, memory: float) -> OpGraph:
             "what it is like holds nothing that is known", where="--memory", fix="take another --like, or no --memory"
         )
     graph = resized(graph, math.log2(memory / held))
-    return replace(graph, state=max(0, graph.state + round(memory) - graph.memory_bytes))
+    graph = replace(graph, state=max(0, graph.state + round(memory) - graph.memory_bytes))
+    if abs(graph.memory_bytes / memory - 1) > NEAR:  # no node writes less than a byte
+        raise UsageError(
+            f"{len(graph.nodes):,} nodes like {graph.model} hold {format_bytes(graph.memory_bytes)} however small they are",
+            where="--memory", fix="ask for more memory, or fewer --nodes",
+        )  # fmt: skip
+    return graph
 
 
 def _lasting(graph: OpGraph, wanted: float, on: str, change: Callable[[OpGraph, float], OpGraph]) -> ConditionedGraph:

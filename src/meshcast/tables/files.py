@@ -102,7 +102,8 @@ def _objects(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
         or not isinstance(constraints, Mapping)
     ):
         raise InputError("has no list of tables", where=where, fix='write {"tables": [{"rows": 1000, "dim": 64}]}')
-    if wrong := next((name for name, each in constraints.items() if not isinstance(each, Mapping)), None):
+    wrong = next((name for name, each in constraints.items() if not isinstance(each, Mapping)), None)
+    if wrong is not None:
         fix = 'write "constraints": {"TABLE": {"ways": ["row"]}}'
         raise InputError(f"the constraints of {wrong!r} are no fields of a table", where=where, fix=fix)
     return [

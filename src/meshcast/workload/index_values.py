@@ -22,6 +22,7 @@ from meshcast.workload.rules.attributes import integer, integers
 Array = npt.NDArray[Any]
 MOST_ELEMENTS = 1 << 22  # of a value that is worked out
 MOST_OPS = 512  # that lead to it
+MOST_BYTES = 1 << 30  # of all values that are held at once
 LONGEST = 100  # of a chain of them: each is a few calls deep
 MOST_ROWS = 4096  # of a table whose rows are told apart
 FEW_ROWS, MANY = 64, 128  # rows of a table, and updates of each, from which on it is said what is assumed of them
@@ -65,7 +66,7 @@ def picked_counts(scatter: Any, frames: Sequence[Frame], functions: Mapping[str,
     table = ir.ShapedType(scatter.operands[0].type).shape
     picked = [table[dim] for dim in dims.scattered_dims_to_operand_dims]
     rows = int(np.prod(picked, dtype=np.int64))
-    if not 0 < rows <= MOST_ROWS or dims.input_batching_dims:
+    if not picked or not 0 < rows <= MOST_ROWS or dims.input_batching_dims:
         return ()
     try:
         indices = _Values(functions).of(scatter.operands[len(scatter.results)], tuple(frames))
@@ -100,7 +101,7 @@ class _Values:
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions
         self._found: dict[tuple[Any, int], Array] = {}
-        self._ops = self._behind = 0
+        self._ops = self._behind = self._bytes = 0
 
     def of(self, value: Any, frames: tuple[Frame, ...]) -> Array:
         """A value's elements; raises `_UnknownError` where they are not known, or a chain of ops is too long."""
@@ -127,7 +128,11 @@ class _Values:
                 raise _UnknownError
             with np.errstate(all="ignore"):
                 found = self._worked_out(operation, value.type, frames)
-            self._found[key] = np.asarray(found).reshape(shape)
+            array = np.asarray(found)
+            self._bytes += array.nbytes if array.base is None else 0  # others show those of another
+            if self._bytes > MOST_BYTES:
+                raise _UnknownError
+            self._found[key] = array.reshape(shape)
         return self._found[key]
 
     def _forwarded(self, value: Any, operation: Any, frames: tuple[Frame, ...]) -> Array:
@@ -137,7 +142,7 @@ class _Values:
         block = self._functions[symbol_of(operation.attributes["callee"])].operation.regions[0].blocks[0]
         returned = block.operations[len(block.operations) - 1].operands[place]
         inner = _Values(self._functions)  # of one call: its arguments are others than the next one's
-        inner._ops, inner._behind = self._ops, self._behind
+        inner._ops, inner._behind, inner._bytes = self._ops, self._behind, self._bytes
         found = inner.of(returned, (*frames, Frame(block, operation)))
         self._ops = inner._ops
         return found

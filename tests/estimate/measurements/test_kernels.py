@@ -53,7 +53,7 @@ def test_flags_updates_and_sizes_come_back() -> None:
     kernel = Kernel(
         name="fusion", kind=KernelKind.LOOP_FUSION, dtype="f32", vector_flops=2e12, transcendentals=3.0, read_bytes=8,
         written_bytes=4, elements=5, flags=frozenset({"cold", "copy"}), updates=(17,), guessed=True, ops=("add", "tanh"),
-        writes=(4, 9),
+        writes=(4, 9), stored_bits=(8, 4),
     )  # fmt: skip
     again = _again(kernel)
     assert again.cost_key == kernel.cost_key
@@ -68,6 +68,7 @@ def test_no_field_is_forgotten() -> None:
         "name", "kind", "dtype", "matrix_flops", "vector_flops", "transcendentals", "read_bytes", "written_bytes",
         "updates", "writes", "geometry", "picked", "elements", "shape", "flags", "ops", "guessed", "recency",
         "cycles", "on_chip_bytes", "on_chip_written", "pieces", "fetched_bytes", "touched_bytes", "tile", "warps",
+        "stored_bits",
     }  # fmt: skip
     assert {field.name for field in fields(Kernel) if field.init} == written | LEFT_OUT  # others follow from these
 
@@ -95,6 +96,7 @@ GEMM = {"kind": "gemm", "dtype": "f32"}
     [
         {}, {"kind": "none"}, {**GEMM, "colour": 1}, {**GEMM, "recency": [[0, 65536], 0]}, {**GEMM, "recency": [[[1]], 0]},
         {**GEMM, "recency": [[], "young"]}, {**GEMM, "recency": [[], 0, [[1, -2]]]},
+        {**GEMM, "stored_bits": [8]}, {**GEMM, "stored_bits": ["i8", "i4"]},
     ],
 )  # fmt: skip
 def test_kernels_of_other_versions(value: dict[str, object]) -> None:

@@ -84,6 +84,15 @@ def test_products_are_asked_once_and_kept(folder: Path) -> None:
     assert "LLMCompass" in simulator.explain(product, H200).model
 
 
+def test_another_version_of_it_is_asked_again(folder: Path) -> None:
+    """Whichever of its files has changed: that of its cores is not the one that has its products."""
+    LlmCompass().estimate([gemm(64, 64, 64)], H200)
+    slower = COMPUTE.replace("arrays.rate * count", "arrays.rate * count / 2")
+    (folder / "hardware_model/compute_module.py").write_text(slower)
+    LlmCompass().estimate([gemm(64, 64, 64)], H200)
+    assert (folder / "asked.txt").read_text().splitlines() == ["(64, 64, 64)"] * 2
+
+
 def test_what_is_no_product_is_left_to_others() -> None:
     assert "products alone" in LlmCompass().supports(pass_over(8, 8), H200).reason
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from meshcast import predict
+from meshcast.base.errors import InputError
 from meshcast.chakra import RECORDED_ON, Node, NodeType, read_metadata, trace_bytes
+from meshcast.chakra.wire import varint
 from tests.jobs.traced.jobs import compute
 
 WIDE = 1 << 30  # bytes: a kernel that memory bounds
@@ -53,6 +55,13 @@ def test_of_an_unknown_device_nothing_is_scaled(tmp_path: Path) -> None:
     assert predict(path, on="h100-sxm").step_time_s == pytest.approx(500e-6)
 
 
+def test_a_device_of_no_catalogue_is_no_reason_to_refuse_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "job.0.et"
+    node = compute(1, 500.0, tensor_size=WIDE, matrix_ops=0)
+    path.write_bytes(trace_bytes([node], metadata={"device": "our-own-chip", RECORDED_ON: "A GPU"}))
+    assert predict(path, on="h100-sxm").step_time_s
+
+
 def test_the_host_and_waits_are_no_kernels(tmp_path: Path) -> None:
     path = _recorded(tmp_path, _host(1, 10.0), compute(2, 50.0, 1, op_type="wait"), compute(3, 20.0, 2))
     assert predict(path).kernels == 1
@@ -64,3 +73,12 @@ def test_metadata_is_read_without_nodes(tmp_path: Path) -> None:
     path.write_bytes(b"")
     assert read_metadata(path) == {}
     assert read_metadata(tmp_path / "none.et") == {}
+
+
+@pytest.mark.parametrize("length", [2**42, 2**63 - 1, 2**64 - 1])
+def test_lengths_beyond_the_file_are_refused(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "job.0.et"
+    path.write_bytes(varint(length) + b"\n\x05")
+    assert read_metadata(path) == {}
+    with pytest.raises(InputError, match="in the metadata"):
+        predict(path)

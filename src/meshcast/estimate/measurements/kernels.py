@@ -42,20 +42,10 @@ _NAMES = {cls: name for name, cls in GEOMETRIES.items()}
 # Of a kernel, what is neither a cost nor a name: values are numbers of the program they come from.
 # Kernels of a framework's own code are refused: probes are XLA's.
 LEFT_OUT = frozenset(
-    {
-        "reads",
-        "operand_bytes",
-        "rearranged",
-        "sources",
-        "location",
-        "recomputed",
-        "redundant_flops",
-        "code",
-        "stored_bits",
-    }
+    {"reads", "operand_bytes", "rearranged", "sources", "location", "recomputed", "redundant_flops", "code"}
 )
 _SHAPED = frozenset(
-    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "pieces", "recency"}
+    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "pieces", "stored_bits", "recency"}
 )  # written in a form of their own
 _PLAIN = tuple(f.name for f in fields(Kernel) if f.init and f.name not in LEFT_OUT | _SHAPED)
 _DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.init and f.default is not MISSING}
@@ -86,6 +76,8 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
         found["shape"] = list(kernel.shape)
     if kernel.pieces:
         found["pieces"] = list(kernel.pieces)
+    if kernel.stored_bits:
+        found["stored_bits"] = list(kernel.stored_bits)
     if kernel.geometry is not None:
         found["geometry"] = _geometry_to_json(kernel.geometry)
     if kernel.picked is not None:
@@ -122,6 +114,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
             ops=tuple(rest.pop("ops", ())),
             shape=tuple(rest.pop("shape", ())),
             pieces=tuple(rest.pop("pieces", ())),
+            stored_bits=_bits(rest.pop("stored_bits", ())),
             geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
             picked=_picked(rest.pop("picked")) if "picked" in rest else None,
             recency=_recency(rest.pop("recency")) if "recency" in rest else None,
@@ -132,6 +125,14 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
         raise InputError(
             f"a kernel that this version cannot read: {error}", fix="lower it again: meshcast calibrate --relower FILE"
         ) from error
+
+
+def _bits(value: Any) -> tuple[int, ...]:
+    """Bits of a product's two operands, or nothing."""
+    found = _tuples(value)
+    if not _wholes(found) or len(found) not in (0, 2) or not all(found):
+        raise ValueError(f"operands of {value!r} bits")
+    return tuple(found)
 
 
 def _picked(value: dict[str, Any]) -> Indexed:

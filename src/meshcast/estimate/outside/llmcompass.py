@@ -3,9 +3,10 @@
 An SM is told as a core of four systolic arrays of 16 x 16 with as many multiply-adds a clock as its tensor cores have, its shared
 memory, and its lanes; L2, its bytes a clock, and the memory's bandwidth are the device's. Its mode `heuristic-GPU` is asked, for
 operands of two bytes, the only ones that its products of batches take; a product takes it seconds to minutes of CPU time, so that
-answers are kept on disk. What its authors measured of PyTorch's launches is not added: `time = its seconds + launch`. After the
-interface of github.com/PrincetonUniversity/LLMCompass (Zhang et al., ISCA 2024), whose code is not part of this package: a clone
-of it, and a Python that has what it needs (torch, pandas, scalesim), are named by environment variables.
+answers are kept on disk. What its authors measured of PyTorch's launches is not added: `time = max(its seconds, light) + launch`,
+with the device's own launch. After the interface of github.com/PrincetonUniversity/LLMCompass (Zhang et al., ISCA 2024), whose
+code is not part of this package: a clone of it, and a Python that has what it needs (torch, pandas, scalesim), are named by
+environment variables.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from meshcast.workload import Gemm, element_bytes
 
 FOLDER, PYTHON = "MESHCAST_LLMCOMPASS", "MESHCAST_LLMCOMPASS_PYTHON"
 PROCESS = Path(__file__).with_name("_llmcompass_process.py")
+PACKAGES = ("hardware_model", "software_model", "systolic_array_model")
 NEEDED = Path("software_model", "matmul.py")
 ARRAYS, SIDE, WIDTH = 4, 16, 2  # systolic arrays of a core, their sides, bytes of an operand
 LONGEST_LINE = 300  # of what it says when it fails
@@ -158,7 +160,7 @@ def answers(products: Sequence[Sides], device: Device) -> dict[Sides, float]:
     """
     folder, python = found_llmcompass()
     chip = description(device)
-    source = hashlib.sha256((folder / NEEDED).read_bytes()).hexdigest()
+    source = _source(folder)
     places = {sides: _place(source, chip, sides) for sides in products}
     found = {sides: kept_as(place, lambda data: float(json.loads(data))) for sides, place in places.items()}
     missing = [sides for sides, seconds in found.items() if seconds is None]
@@ -168,6 +170,14 @@ def answers(products: Sequence[Sides], device: Device) -> dict[Sides, float]:
         keep(places[sides], json.dumps(seconds).encode())
         found[sides] = seconds
     return {sides: seconds for sides, seconds in found.items() if seconds is not None}
+
+
+def _source(folder: Path) -> str:
+    """What answers follow from beside the question: its code, and ours that describes a device to it."""
+    digest = hashlib.sha256(PROCESS.read_bytes())
+    for path in sorted(path for each in PACKAGES for path in (folder / each).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _place(source: str, chip: dict[str, Any], sides: Sides) -> Path:

@@ -124,8 +124,8 @@ def _at_home(job: TracedRanks, options: Options, working: Sequence[TraceStep]) -
     home = home_of(job.metadata) if RECORDED_ON in job.metadata else None
     if home is None:
         return None
-    device = load_device(home)
     try:
+        device = load_device(home)
         estimators, _ = chosen_estimators(options, device)
         return estimate_each(map(kernel_of, working), device, estimators).holding(options.estimate.data)
     except UnsupportedError:

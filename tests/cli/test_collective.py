@@ -72,6 +72,7 @@ def test_another_collective_beside_ours() -> None:
     [
         (("all_redcue", "--bytes", "1MiB"), "did you mean 'all_reduce'"),
         (("all_reduce", "--bytes", "1MB/s"), "expected bytes"),
+        (("all_reduce", "--bytes", "1GiBB"), "--bytes: expected bytes"),
         (("all_reduce", "--bytes", "0"), "whole number of bytes"),
         (("all_reduce", "--bytes", "1MiB", "--devices", "1"), "moves nothing"),
         (("all_reduce", "--bytes", "1MiB", "--mesh", "a=8", "--axes", "b"), "no axis 'b'"),

@@ -17,6 +17,7 @@ from meshcast.programs.files import SIZE_LIMIT_VARIABLE
 from tests.cli.conftest import Meshcast
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
+PROFILE = Path(__file__).parents[2] / "examples" / "measured" / "gpt2-small-torch.json.gz"
 TANH = (FIXTURES / "tanh.mlir").read_text()
 SHARDED = (FIXTURES / "sharded.mlir").read_text()
 UNKNOWN_LOOP = (FIXTURES / "unknown_loop.mlir").read_text()
@@ -371,3 +372,18 @@ def test_a_reader_that_leaves_is_no_error(command: list[str]) -> None:
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz", "list.json", "run.txt"])
+@pytest.mark.parametrize("verb", ["predict", "report", "show"])
+def test_a_profile_is_called_what_it_is(meshcast: Meshcast, name: str, verb: str) -> None:
+    """Not a broken module, nor a broken configuration: what takes it is named."""
+    data = gzip.decompress(PROFILE.read_bytes())
+    if name.startswith("list"):
+        data = json.dumps(json.loads(data)["traceEvents"]).encode()
+    Path(name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    answer = meshcast(verb, name, "--on", "h200")
+    assert answer.code == 2
+    assert f"{name}: is a profiler's trace of a run, not a program" in answer.err
+    assert f"compare TARGET --measured {name}" in answer.err
+    assert f"trace link --device {name}" in answer.err

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from meshcast.cli.app import run
 from meshcast.explore import asking
 from meshcast.explore.engines.in_process import InProcess
 from meshcast.explore.keeping import Keeper
@@ -50,6 +54,16 @@ def test_points_and_the_summary_as_json_lines(written: Meshcast) -> None:
     # Twice the bandwidth is never slower, and helps what it binds.
     times = {(each["plan"], each["on"] == points[0]["on"]): each["step_time_s"] for each in points}
     assert times["dp=2", False] < times["dp=2", True]
+
+
+def test_the_command_is_told_by_its_name_however_it_was_started(
+    written: Meshcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m meshcast` has the path of `__main__.py` as its first word."""
+    monkeypatch.setattr(sys, "argv", ["/site/meshcast/__main__.py", *ASKED, "-o", "found"])
+    with contextlib.suppress(SystemExit):
+        run()
+    assert json.loads(Path("found/environment.json").read_text())["command"] == ["meshcast", *ASKED, "-o", "found"]
 
 
 def test_a_sweep_that_is_ended_keeps_what_is_finished_and_goes_on(

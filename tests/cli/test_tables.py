@@ -203,6 +203,18 @@ def test_doctor_says_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'jax" in text
 
 
+def test_doctor_names_the_smallest_extra_that_brings_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel lists the extra for tests before those that people ask for."""
+    declared = [f"{name}>=1; extra == '{extra}'" for extra, names in {
+        "test": ("pytest", "fastapi", "uvicorn", "matplotlib"), "plots": ("matplotlib",), "serve": ("fastapi", "uvicorn"),
+    }.items() for name in names]  # fmt: skip
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: declared)
+    monkeypatch.setattr(doctor, "_installed", lambda _: None)
+    monkeypatch.setattr(doctor, "how_to_install", lambda extra: extra)
+    fixes = {part.name: doctor._optional(part).fix for part in doctor.PARTS}
+    assert (fixes["matplotlib"], fixes["fastapi"], fixes["uvicorn"], fixes["ray"]) == ("plots", "serve", "serve", None)
+
+
 @pytest.mark.parametrize(
     ("version", "state"),
     [("0.10.2", "ok"), ("0.12.0.1", "ok"), ("0.10.1", "broken"), ("0.13.0", "broken"), (None, "missing")],

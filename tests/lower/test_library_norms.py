@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.lower import Kernel, KernelKind
+from meshcast.lower.channel_sums import with_channel_sums
+from meshcast.lower.kernel import LoopStep
 from meshcast.lower.library_norms import WORK, with_library_norms
 from meshcast.workload.graph import Reduction
-from tests.simulate.schedules import kernel, schedule
+from tests.simulate.schedules import kernel, loop, schedule
 
 IMAGES = 2 * 32 * 28 * 28 * 64  # bytes
 
@@ -38,3 +40,12 @@ def test_sums_that_are_no_norm_s_and_cheap_ones_stay() -> None:
     rows = summed((1, 25088, 64), (2,), 1e9)
     assert made(rows) == rows
     assert made(summed((1, 25088, 64), (0, 1), 10.0)).vector_flops == 10.0
+
+
+def test_sums_in_loops_are_found_by_both_walks() -> None:
+    inner = schedule([summed((1, 25088, 64), (0, 1), 1e9)], (0, 1, 2), (3,))
+    outer = schedule([loop(inner, 4, (0, 1, 2), (3,))], (0, 1, 2), (3,))
+    for walk in (with_library_norms, with_channel_sums):
+        (step,) = walk(outer).steps
+        assert isinstance(step, LoopStep)
+        assert step.body == walk(inner) != inner

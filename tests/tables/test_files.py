@@ -52,6 +52,19 @@ def test_what_torchrecs_planner_is_told_is_understood(tmp_path: Path) -> None:
     assert table.cached == 0.2
 
 
+def test_constraints_are_of_tables_that_have_a_name(tmp_path: Path) -> None:
+    """What is written about a table called None is of no table without a name."""
+    sizes = {"rows": 10, "dim": 4}
+    told = {
+        "tables": [sizes, {"name": None, **sizes}, {"name": "None", **sizes}],
+        "constraints": {"None": {"pooling": 7}},
+    }
+    path = tmp_path / "tables.json"
+    path.write_text(json.dumps(told))
+    found = [(table.name, table.pooling) for table in read_tables(str(path))]
+    assert found == [("table_0", 1.0), ("table_1", 1.0), ("None", 7.0)]
+
+
 def test_toml_has_tables(tmp_path: Path) -> None:
     path = tmp_path / "tables.toml"
     path.write_text("[[tables]]\nrows = 1000\ndim = 16\n[[tables]]\nrows = 5\ndim = 8\nzipf = 1.2\n")

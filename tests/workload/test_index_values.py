@@ -50,6 +50,18 @@ def test_token_types_of_zeros_all_fall_on_one_row() -> None:
     assert not workload.warnings
 
 
+def test_nothing_is_said_of_rows_that_are_all_out_of_bounds() -> None:
+    """It is known that none of them is added: nothing waits."""
+
+    def added(table: jax.Array, more: jax.Array) -> jax.Array:
+        return table.at[jnp.full((1024,), 9, jnp.int32)].add(more, mode="drop")
+
+    given = spec(2, 64, dtype="bfloat16"), spec(1024, 64, dtype="bfloat16")
+    workload = read_workload(capture(added, *given, name="added"))
+    assert [shape.counts for shape in scatters(workload)] == [()]
+    assert not workload.warnings
+
+
 @pytest.mark.parametrize(
     ("dtype", "rows", "warned"), [("bfloat16", 2, True), ("float32", 2, False), ("bfloat16", 4096, False)]
 )

@@ -319,10 +319,12 @@ def _installed(distribution: str) -> str | None:
 
 
 def _extra(brought_by: tuple[str, ...]) -> str | None:
-    """The extra of meshcast that declares one of these requirements."""
+    """The extra of meshcast that declares one of these requirements: of several, the one that brings the least beside it."""
+    declared: dict[str, set[str]] = {}
     for requirement in metadata.requires("meshcast") or ():
         extra = re.search(r"""extra == ['"]([^'"]+)""", requirement)
         name = re.match(r"[\w.-]+(\[[\w,]+\])?", requirement)
-        if extra and name and name[0].lower() in brought_by:
-            return extra[1]
-    return None
+        if extra and name:
+            declared.setdefault(extra[1], set()).add(name[0].lower())
+    bringing = [extra for extra, names in declared.items() if not names.isdisjoint(brought_by)]
+    return min(bringing, key=lambda extra: len(declared[extra]), default=None)

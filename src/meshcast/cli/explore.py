@@ -72,7 +72,8 @@ def explore_command(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meshcast-points-")))
         with patience(f"searching {space}"):
             found, written = explore_into(
-                folder, read, title=f"points of {space.name}", resume=resume or bool(merge), command=sys.argv,
+                folder, read, title=f"points of {space.name}", resume=resume or bool(merge),
+                command=["meshcast", *sys.argv[1:]],
                 sensitivity=sensitivity, engine=engine, workers=workers, address=address, **chosen,
             )  # fmt: skip
         if written and not no_folder:

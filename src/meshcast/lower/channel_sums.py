@@ -9,6 +9,7 @@ stands for the activation's own kernel. Channels last have blocks for pixels, an
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
@@ -21,17 +22,22 @@ IMAGE_SHARE = 1 / 8  # of what a sum reads: an operand of that much is images, o
 
 def with_channel_sums(schedule: Schedule) -> Schedule:
     """The schedule, inner blocks too, with sums over pixels that are a block's for each channel."""
-    return replace(schedule, steps=tuple(map(_summed, schedule.steps)))
+    return with_pixel_sums(schedule, _by_channel)
 
 
-def _summed(step: Step) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_channel_sums(step.body))
-    if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(map(with_channel_sums, step.bodies)))
-    if step.kind is not KernelKind.REDUCTION or not isinstance(step.geometry, Reduction):
-        return step
-    return _by_channel(step, step.geometry) if sums_pixels(step.geometry) else step
+def with_pixel_sums(schedule: Schedule, changed: Callable[[Kernel, Reduction], Kernel]) -> Schedule:
+    """The schedule, inner blocks too, with its sums over pixels changed."""
+
+    def step_of(step: Step) -> Step:
+        if isinstance(step, LoopStep):
+            return replace(step, body=with_pixel_sums(step.body, changed))
+        if isinstance(step, BranchStep):
+            return replace(step, bodies=tuple(with_pixel_sums(body, changed) for body in step.bodies))
+        if step.kind is not KernelKind.REDUCTION or not isinstance(step.geometry, Reduction):
+            return step
+        return changed(step, step.geometry) if sums_pixels(step.geometry) else step
+
+    return replace(schedule, steps=tuple(map(step_of, schedule.steps)))
 
 
 def sums_pixels(summed: Reduction) -> bool:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from meshcast.lower.channel_sums import IMAGE_SHARE, sums_pixels
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.channel_sums import IMAGE_SHARE, with_pixel_sums
+from meshcast.lower.kernel import Kernel, Schedule
 from meshcast.workload import Reduction
 
 WORK = 2.0  # floating-point operations at a pixel for each tensor that is read: x - mean, dy times it and two sums, of x and dy
@@ -26,17 +26,7 @@ WORK = 2.0  # floating-point operations at a pixel for each tensor that is read:
 
 def with_library_norms(schedule: Schedule) -> Schedule:
     """The schedule, inner blocks too, with a library's arithmetic in sums over pixels."""
-    return replace(schedule, steps=tuple(map(_summed, schedule.steps)))
-
-
-def _summed(step: Step) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_library_norms(step.body))
-    if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(map(with_library_norms, step.bodies)))
-    if step.kind is not KernelKind.REDUCTION or not isinstance(step.geometry, Reduction):
-        return step
-    return _plain(step, step.geometry) if sums_pixels(step.geometry) else step
+    return with_pixel_sums(schedule, _plain)
 
 
 def _plain(kernel: Kernel, summed: Reduction) -> Kernel:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from meshcast.base import Dimension, Group, UsageError, nearest, parse_quantity
+from meshcast.base import Dimension, Group, InputError, UsageError, nearest, parse_quantity
 from meshcast.workload import Collective
 
 # Spellings of nccl-tests, JAX, MPI and StableHLO beside our own.
@@ -73,7 +73,7 @@ def parse_sizes(text: str, flag: str, *, several: bool = True) -> tuple[int, ...
     """Bytes from `1048576`, `1MiB`, a list `1KiB,1MiB`, or a sweep by doubling `1KiB..8GiB`.
 
     Raises:
-        UsageError, InputError: It is none of these, or more than one where `several` says that one is wanted.
+        UsageError: It is none of these, or more than one where `several` says that one is wanted.
     """
     if not several and ("," in text or ".." in text):
         raise UsageError(f"{text!r} is more than one size", where=flag, fix="give one size, such as 1MiB")
@@ -91,9 +91,11 @@ def parse_sizes(text: str, flag: str, *, several: bool = True) -> tuple[int, ...
 
 def _bytes(text: str, flag: str) -> int:
     plain = re.fullmatch(r"\s*(\d{1,18})\s*", text)
-    size = (
-        float(plain[1]) if plain else parse_quantity(re.sub(r"(?<=\d)(?=[A-Za-z])", " ", text.strip()), Dimension.BYTES)
-    )
+    try:
+        spaced = re.sub(r"(?<=\d)(?=[A-Za-z])", " ", text.strip())
+        size = float(plain[1]) if plain else parse_quantity(spaced, Dimension.BYTES)
+    except InputError as error:
+        raise UsageError(error.message, where=flag, fix="write a size like 1048576 or 1MiB") from None
     if size < 1 or size != int(size) or size > 2**60:
         raise UsageError(
             f"{text!r} is not a whole number of bytes from 1 to 2^60", where=flag, fix=f"write {flag} 1MiB"

@@ -19,6 +19,7 @@ from meshcast.base import GZIP_MAGIC, InputError, UsageError, format_bytes, unre
 from meshcast.programs import bytecode, mlir
 from meshcast.programs.constants import shortened
 from meshcast.programs.probe import clean_bytecode, hlo_to_stablehlo, probe_text
+from meshcast.programs.profiles import HEAD, refuse_profile
 from meshcast.programs.program import Program, argument_names, from_module
 from meshcast.programs.quantised import has_quantised_types, without_quantised_types
 from meshcast.programs.reading_ahead import BYTECODE
@@ -86,6 +87,7 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
         data = _decompressed(data, where)
     if not data.strip():
         raise InputError("the file is empty", where=where, fix="write or copy the program again")
+    refuse_profile(data, where=where)
     digest = hashlib.sha256(data).hexdigest()
     if data.startswith(BYTECODE):
         _check_size(bytecode.size_of_ops(data), size_limit() // _TEXT_PER_BYTECODE, where)
@@ -133,6 +135,8 @@ def _check_size(size: int, limit: int, where: str) -> None:
 def _decompressed(data: bytes, where: str) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            refuse_profile(file.read(HEAD), where=where)  # before all is read: traces are large
+            file.seek(0)
             return read_stream(file, where=where)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(

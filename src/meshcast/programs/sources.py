@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from meshcast import zoo
 from meshcast.base import AnsweredOnce, InputError, MeshcastError, UsageError, refuse_nul
+from meshcast.programs.profiles import refuse_profile_file
 from meshcast.programs.program import Program
 from meshcast.programs.target import STANDARD_INPUT, CaptureOptions, Target, setting_value
 from meshcast.programs.user_code import import_function, keep_off_accelerators, neighbours_importable, stdout_to_stderr
@@ -168,13 +169,16 @@ def source_of(target: Target) -> Source:
     """Where a target's programs come from.
 
     Raises:
-        InputError: A file is no configuration of Hugging Face's, or lacks a size.
+        InputError: A file is no configuration of Hugging Face's, lacks a size, or is a profiler's trace.
         UnsupportedError: Its model, or a variant of it, is not in the zoo.
     """
     if not isinstance(target, (str, Path)):
         return ObjectSource(made=target)
     if str(target) == STANDARD_INPUT:
         return StreamSource()
+    path = Path(target)
+    if path.suffix == ".json" and "\0" not in str(target) and path.is_file():  # as a configuration is
+        refuse_profile_file(path)
     builder = zoo.model_named(target)
     return ModelSource(builder=builder) if builder is not None else NamedSource(called=str(target))
 

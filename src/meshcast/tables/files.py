@@ -107,9 +107,14 @@ def _objects(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
         fix = 'write "constraints": {"TABLE": {"ways": ["row"]}}'
         raise InputError(f"the constraints of {wrong!r} are no fields of a table", where=where, fix=fix)
     return [
-        (f"{where}: table {number}", {**each, **constraints.get(str(each.get("name")), {})})
+        (f"{where}: table {number}", {**each, **_constraints(each.get("name"), constraints)})
         for number, each in enumerate(tables)
     ]
+
+
+def _constraints(name: Any, constraints: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What is said of a table by its name; one without a name is nobody's."""
+    return {} if name is None else constraints.get(str(name), {})
 
 
 def _tables(found: Sequence[tuple[str, dict[str, Any]]], source: str, folder: Path) -> tuple[EmbeddingTable, ...]:
@@ -138,7 +143,7 @@ def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> E
     dtype = str(said.get("dtype", "f32"))
     optimizer = str(said.get("optimizer", "rowwise-adagrad")).lower()
     return EmbeddingTable(
-        name=str(said.get("name", f"table_{number}")),
+        name=f"table_{number}" if said.get("name") is None else str(said["name"]),
         rows=_whole(said["rows"], "rows", MOST_ROWS, where),
         dim=_whole(said["dim"], "dim", 65536, where),
         pooling=pooling,

@@ -54,8 +54,10 @@ class _UnknownError(Exception):
     """It depends on more than constants."""
 
 
-def picked_counts(scatter: Any, frames: Sequence[Frame], functions: Mapping[str, Any]) -> tuple[int, ...]:
-    """How often each row of a scatter's table is picked, the most frequent first; nothing where that is not known.
+def picked_counts(scatter: Any, frames: Sequence[Frame], functions: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """How often each row of a scatter's table is picked, the most frequent first; None where that is not known.
+
+    Indices out of bounds pick no row: where all are, the answer is empty, and known.
 
     Args:
         scatter: The op.
@@ -67,11 +69,11 @@ def picked_counts(scatter: Any, frames: Sequence[Frame], functions: Mapping[str,
     picked = [table[dim] for dim in dims.scattered_dims_to_operand_dims]
     rows = int(np.prod(picked, dtype=np.int64))
     if not picked or not 0 < rows <= MOST_ROWS or dims.input_batching_dims:
-        return ()
+        return None
     try:
         indices = _Values(functions).of(scatter.operands[len(scatter.results)], tuple(frames))
     except (_UnknownError, ValueError, KeyError, TypeError):
-        return ()
+        return None
     at = dims.index_vector_dim
     vectors = np.moveaxis(indices, at, -1) if at < indices.ndim else indices[..., None]
     vectors = vectors.reshape(-1, len(picked)).astype(np.int64)

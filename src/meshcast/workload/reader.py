@@ -194,7 +194,7 @@ class _Reader(EmittedOps):
         counts = picked_counts(operation, self._frames, self._functions)
         if counts:
             return replace(cost, geometry=replace(shape, counts=counts))
-        warning = few_rows_warning(shape)
+        warning = few_rows_warning(shape) if counts is None else None  # of no counts nothing waits
         if warning:
             self._warnings[warning] = None
         return cost

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from meshcast.base import cache_folder
 from meshcast.base.errors import UnsupportedError
 from meshcast.estimate import load_simulator
-from meshcast.estimate.outside.llmcompass import FOLDER, LlmCompass, description
+from meshcast.estimate.outside import llmcompass
+from meshcast.estimate.outside.llmcompass import FOLDER, PYTHON, LlmCompass, description
 from meshcast.hardware import load_device
+from meshcast.workload import Gemm
 from tests.estimate.conformance import gemm, pass_over
 
 H200, A100 = load_device("h200"), load_device("a100-sxm-80gb")
@@ -116,3 +122,46 @@ def test_its_failure_is_told_with_its_last_words(folder: Path) -> None:
 def test_it_simulates_no_tpus() -> None:
     with pytest.raises(UnsupportedError, match="simulates GPUs, and tpu-v6e is none"):
         load_simulator("llmcompass", load_device("tpu-v6e"))
+
+
+def test_both_operands_have_two_bytes() -> None:
+    product = gemm(64, 64, 64)
+    assert isinstance(product.geometry, Gemm)
+    assert LlmCompass().supports(product, H200).level != "no"
+    for geometry in (replace(product.geometry, lhs_dtype="i8"), replace(product.geometry, rhs_dtype="i8")):
+        mixed = replace(product, geometry=geometry)
+        assert "two bytes" in LlmCompass().supports(mixed, H200).reason
+
+
+@pytest.mark.parametrize("answer", ["nan", "inf", "-1.0"])
+def test_what_is_no_time_is_refused_and_not_kept(folder: Path, answer: str) -> None:
+    matmul = folder / "software_model/matmul.py"
+    matmul.write_text(MATMUL.replace("return found / device.compute_module.rate", f"return float('{answer}')"))
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=f"64x64x64: {answer} is no number of seconds"):
+            LlmCompass().estimate([gemm(64, 64, 64)], H200)
+
+
+def test_a_kept_answer_that_is_no_time_is_asked_again(folder: Path) -> None:
+    LlmCompass().estimate([gemm(64, 64, 64)], H200)
+    (kept,) = cache_folder("llmcompass").glob("*.json")
+    kept.write_text("NaN")
+    assert LlmCompass().estimate([gemm(64, 64, 64)], H200).time[0] > 0
+    assert len((folder / "asked.txt").read_text().splitlines()) == 2
+
+
+def test_it_is_not_waited_for_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "software_model/matmul.py").write_text("import time\ntime.sleep(20)\nraise RuntimeError('too late')\n")
+    monkeypatch.setattr(llmcompass, "LONGEST_S", 0.5, raising=False)
+    with pytest.raises(UnsupportedError, match=r"64x64x64: none within 0\.5 s"):
+        LlmCompass().estimate([gemm(64, 64, 64)], H200)
+
+
+def test_its_python_is_looked_up_from_here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path from the current folder, and not from LLMCompass's, which it runs in."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    os.chmod(tmp_path / "bin" / "python", 0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(PYTHON, "bin/python")
+    assert LlmCompass().estimate([gemm(64, 64, 64)], H200).time[0] > 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -42,6 +43,7 @@ PACKAGES = ("hardware_model", "software_model", "systolic_array_model")
 NEEDED = Path("software_model", "matmul.py")
 ARRAYS, SIDE, WIDTH = 4, 16, 2  # systolic arrays of a core, their sides, bytes of an operand
 LONGEST_LINE = 300  # of what it says when it fails
+LONGEST_S = 3600.0  # for one product, which takes it minutes at the most
 
 Sides = tuple[int, int, int, int]
 
@@ -60,7 +62,8 @@ class LlmCompass:
             return Support(level="no", reason=f"{device.name} has no SMs to describe to LLMCompass")
         if kernel.kind is not KernelKind.GEMM or not isinstance(kernel.geometry, Gemm):
             return Support(level="no", reason="LLMCompass is asked for products alone")
-        if element_bytes(kernel.geometry.lhs_dtype) != WIDTH or product_of(kernel.geometry) is None:
+        widths = {element_bytes(each) for each in (kernel.geometry.lhs_dtype, kernel.geometry.rhs_dtype)}
+        if widths != {WIDTH} or product_of(kernel.geometry) is None:
             return Support(level="no", reason="LLMCompass takes operands of two bytes")
         return arithmetic_support(kernel, device)
 
@@ -149,7 +152,10 @@ def found_llmcompass() -> tuple[Path, Path]:
             fix=f"clone github.com/PrincetonUniversity/LLMCompass, set {FOLDER} to its folder and {PYTHON} to a Python with "
             "torch, pandas and scalesim; or leave --simulator out",
         )
-    return Path(given).resolve(), Path(os.environ.get(PYTHON) or sys.executable)
+    python = os.environ.get(PYTHON) or sys.executable
+    # It runs in its own folder: a path is the user's, from here, and its links stay (an environment's Python is one); a name
+    # alone is looked up on the PATH.
+    return Path(given).resolve(), Path(python).absolute() if os.path.dirname(python) else Path(python)
 
 
 def answers(products: Sequence[Sides], device: Device) -> dict[Sides, float]:
@@ -162,7 +168,7 @@ def answers(products: Sequence[Sides], device: Device) -> dict[Sides, float]:
     chip = description(device)
     source = _source(folder)
     places = {sides: _place(source, chip, sides) for sides in products}
-    found = {sides: kept_as(place, lambda data: float(json.loads(data))) for sides, place in places.items()}
+    found = {sides: kept_as(place, _seconds) for sides, place in places.items()}
     missing = [sides for sides, seconds in found.items() if seconds is None]
     for number, sides in enumerate(missing):
         tell(f"LLMCompass: {number} of {len(missing)} products done", done=number, total=len(missing))
@@ -191,13 +197,33 @@ def _asked(folder: Path, python: Path, chip: dict[str, Any], sides: Sides) -> fl
         request.write_text(json.dumps({"device": chip, "products": [sides]}))
         called = [str(python), str(PROCESS), str(request), str(answer)]
         try:
-            done = subprocess.run(called, cwd=folder, capture_output=True, text=True)
+            done = subprocess.run(called, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S)
             said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             return (
-                float(json.loads(answer.read_text())[0]) if done.returncode == 0 else _fail(said, sides, folder, python)
+                _checked(json.loads(answer.read_text())[0])
+                if done.returncode == 0
+                else _fail(said, sides, folder, python)
             )
-        except (OSError, ValueError, IndexError) as error:
+        except subprocess.TimeoutExpired:
+            return _fail(f"none within {LONGEST_S:g} s", sides, folder, python)
+        except (OSError, ValueError, IndexError, TypeError) as error:
             return _fail(str(error), sides, folder, python)
+
+
+def _seconds(data: bytes) -> float:
+    return _checked(json.loads(data))
+
+
+def _checked(answer: Any) -> float:
+    """Seconds, as they are kept and used.
+
+    Raises:
+        ValueError, TypeError: They are none.
+    """
+    seconds = float(answer)
+    if not (math.isfinite(seconds) and seconds >= 0.0):
+        raise ValueError(f"{seconds} is no number of seconds")
+    return seconds
 
 
 def _fail(said: str, sides: Sides, folder: Path, python: Path) -> NoReturn:

@@ -13,6 +13,7 @@ import pytest
 
 from meshcast.base import child_environment, python_command
 from meshcast.explore import Outcome, Point
+from meshcast.report import write_report
 
 PATIENCE_MS = 90_000
 CONFIG = {
@@ -26,14 +27,18 @@ devices = [2, 4]
 """
 
 
-def _run(runs: Path, name: str, target: str, **asked: Any) -> None:
+PLANS = (("fsdp=2", 0.5), ("dp=2", 0.25))
+MANY = tuple((f"dp={n},fsdp=2,tp=2,sp=1,mbs={n},zero=1", 0.001 * n) for n in range(1, 40))
+
+
+def _run(runs: Path, name: str, target: str, plans: tuple[tuple[str, float], ...] = PLANS, **asked: Any) -> None:
     """A run folder, as `meshcast explore` leaves it."""
     folder = runs / name
     folder.mkdir()
     (folder / "environment.json").write_text("{}")
     (folder / "space.toml").write_text(SPACE.format(model=json.dumps(target)))
     lines = []
-    for number, (plan, step) in enumerate([("fsdp=2", 0.5), ("dp=2", 0.25)]):
+    for number, (plan, step) in enumerate(plans):
         given = {"on": "dgx-h100", "devices": 2, "plan": plan, "settings": {"batch": "4"}, **asked}
         outcome = Outcome(
             status="answered",
@@ -46,7 +51,7 @@ def _run(runs: Path, name: str, target: str, **asked: Any) -> None:
         point = Point(number=number, target=target, asked=given)
         lines.append(json.dumps({"point": point.to_json(), "outcome": outcome.to_json()}))
     (folder / "points.jsonl").write_text("\n".join(lines) + "\n")
-    best = [{"plan": "dp=2", "on": "dgx-h100", "devices": 2, "step_time_s": 0.25, "mfu": 0.1}]
+    best = [{"number": 1, "plan": "dp=2", "on": "dgx-h100", "devices": 2, "step_time_s": 0.25, "mfu": 0.1}]
     summary = {
         "objectives": ["time", "memory"],
         "interrupted": False,
@@ -162,3 +167,39 @@ def test_a_phone_shows_every_cell_of_a_run(window: Any, address: str) -> None:
     assert window.evaluate(
         "(each => each.scrollWidth <= each.clientWidth)(document.querySelector('#runs-list .scroll'))"
     )
+
+
+# What the picture of parallel coordinates has for letters, as boxes on the screen; reports draw it as SVG.
+LETTERS = """() => [...document.querySelectorAll('[data-plot="parallel"] text')].map(each => {
+    const box = each.getBoundingClientRect();
+    return { text: each.textContent, left: box.left, right: box.right, top: box.top, bottom: box.bottom }; })"""
+
+
+def _overprinted(letters: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [
+        (a["text"], b["text"])
+        for number, a in enumerate(letters)
+        for b in letters[number + 1 :]
+        if min(a["right"], b["right"]) - max(a["left"], b["left"]) > 1
+        and min(a["bottom"], b["bottom"]) - max(a["top"], b["top"]) > 4
+    ]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_parallel_coordinates_of_a_report_are_read_at_any_width(window: Any, tmp_path: Path, width: int) -> None:
+    """No label lies over another or beyond the picture; plans stand beside the lines, not over them."""
+    _run(tmp_path, "explored", "llama3-tiny", MANY)
+    write_report(tmp_path / "explored", tmp_path / "report.html")
+    window.set_viewport_size({"width": width, "height": 900})
+    window.goto((tmp_path / "report.html").as_uri())
+    window.locator('[data-plot="parallel"]').scroll_into_view_if_needed()
+    window.wait_for_selector('[data-plot="parallel"] svg text')
+    letters = window.evaluate(LETTERS)
+    assert _overprinted(letters) == []
+    card = window.locator('.picture:has([data-plot="parallel"]), [data-plot="parallel"]').first.bounding_box()
+    assert min(each["left"] for each in letters) >= card["x"]
+    assert max(each["right"] for each in letters) <= min(card["x"] + card["width"], width)
+    if width == 1440:
+        name = next(each for each in letters if each["text"] == "plan")
+        middle = (name["left"] + name["right"]) / 2  # names stand over their axes
+        assert all(each["right"] <= middle for each in letters if each["text"].startswith("dp="))

@@ -164,6 +164,8 @@ def test_a_phone_shows_every_cell_of_a_run(window: Any, address: str) -> None:
         .map(cell => cell.dataset.label)"""
     assert window.locator("tr[data-run] td").count() == 14
     assert window.eval_on_selector_all("tr[data-run] td", cut) == []
+    sides = "all => [...new Set(all.map(cell => getComputedStyle(cell).textAlign))]"
+    assert window.eval_on_selector_all("tr[data-run] td", sides) == ["left"]
     assert window.evaluate(
         "(each => each.scrollWidth <= each.clientWidth)(document.querySelector('#runs-list .scroll'))"
     )

@@ -85,9 +85,46 @@ def test_names_are_those_of_folders_that_lie_there(page: TestClient, runs: Path,
     (earlier / "space.toml").write_text('model = "gpt3-175b"\non = "dgx-h100"\n')
     (earlier / "points.jsonl").write_text("cut off\n")
     listed = {each["name"]: each for each in page.get("/api/runs").json()["runs"]}
-    assert (listed["explore-mine"]["state"], listed["explore-mine"]["title"]) == ("stopped", "gpt3-175b, dgx-h100")
+    assert (listed["explore-mine"]["state"], listed["explore-mine"]["title"]) == ("stopped", "gpt3-175b on dgx-h100")
     assert page.get("/api/runs/explore-mine").json()["points"] == []
     shutil.rmtree(earlier)
+
+
+def test_a_run_has_one_title_and_its_own_config(page: TestClient, runs: Path, tmp_path: Path) -> None:
+    """A config is the file beside the run's folder: bounded, and no link to another."""
+    desk = SearchDesk(runs, tmp_path, ServeLimits(), workers=1)
+    text = json.dumps({"model_type": "llama"})
+    asked = SearchRequest(config=text, on=["dgx-h100", "h200"], devices=[4, 1024], settings={"batch": "8"})
+    begun = desk.start(asked)
+    place = runs / f"{begun.name}.config.json"
+    try:
+        assert begun.title == "config.json on 4 or 1,024 of dgx-h100, h200"
+        assert desk.config(begun.name) == text
+    finally:
+        desk.close()
+    folder = runs / begun.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "environment.json").write_text("{}")
+    (folder / "space.toml").write_text(space_text(asked, str(place.resolve())))
+    point = Point(number=1, target=str(place.resolve()), asked={"on": "h200", "plan": "fsdp=4", "fidelity": "auto"})
+    outcome = Outcome(status="answered", step_time_s=0.5, devices=4, fidelity="analytical")
+    (folder / "points.jsonl").write_text(json.dumps({"point": point.to_json(), "outcome": outcome.to_json()}) + "\n")
+    state = page.get(f"/api/runs/{begun.name}").json()
+    assert state["title"] == begun.title
+    assert {each["name"]: each["title"] for each in page.get("/api/runs").json()["runs"]}[begun.name] == begun.title
+    row = state["points"][0]
+    assert (row["target"], row["own_config"], row["asked"]) == ("config.json", True, {"fidelity": "auto"})
+    assert page.get(f"/api/runs/{begun.name}/config").json() == {"config": text}
+    place.write_text("x" * 65537)
+    assert page.get(f"/api/runs/{begun.name}/config").status_code == 422
+    place.unlink()
+    (tmp_path / "other.json").write_text("{}")
+    place.symlink_to(tmp_path / "other.json")
+    assert page.get(f"/api/runs/{begun.name}/config").status_code == 404
+    assert page.get("/api/runs/nothing/config").status_code == 404
+    place.unlink()
+    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from meshcast.serve.messages import (
     Made,
     Part,
     Pending,
+    RunConfig,
     SearchRequest,
     SearchState,
     Uploaded,
@@ -37,6 +38,7 @@ from meshcast.serve.shelf import ProgramShelf
 STATIC = Path(__file__).parent / "static"
 HTML = "text/html"
 AS_BYTES = "send the file's bytes alone: curl --data-binary @step.mlir"
+COMMAND_LINE = "the command line reads it: meshcast predict FILE --plan PLAN"
 QUICK_S = 0.9  # a request waits so long for its answer before it is told how to ask after it
 Wait = Annotated[
     float, Query(ge=0.0, le=60.0, description="Seconds to wait for the answer before it is told to ask again.")
@@ -205,6 +207,15 @@ def _add_searches(app: FastAPI) -> None:
         except KeyError:
             return sent(PageAnswer(status=404, body=error_body("unknown", f"no run {name[:100]!r}")))
         return await _asked(app, {"kind": "folder", "folder": str(folder), "changed": changed}, wait=wait)
+
+    @app.get("/api/runs/{name}/config", summary="The config.json that a run was started over", response_model=RunConfig)
+    async def run_config(name: str) -> Response:
+        try:
+            text = await asyncio.to_thread(app.state.desk.config, name)
+        except KeyError:
+            gone = error_body("unknown", "this run's model is a file that the page does not have", fix=COMMAND_LINE)
+            return sent(PageAnswer(status=404, body=gone))
+        return Response(RunConfig(config=text).model_dump_json(), media_type="application/json")
 
     @app.get("/api/runs/{name}", summary="How far a search is, and its points", response_model=SearchState)
     async def run(name: str) -> Response:

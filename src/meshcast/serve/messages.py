@@ -129,6 +129,12 @@ class Uploaded(BaseModel):
     bytes: int
 
 
+class RunConfig(BaseModel):
+    """What a run was started over, where that was no model of the zoo."""
+
+    config: str = Field(description="The text of a Hugging Face config.json.")
+
+
 class SearchState(BaseModel):
     """A search, running or ended; all of it is in its run folder."""
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +29,9 @@ PROCESS = "meshcast.serve.search_process"
 ENVIRONMENT, SUMMARY, SPACE = "environment.json", "summary.json", "space.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 STOPPED = 130
+CONFIG, CONFIG_BYTES = ".config.json", 65536  # beside the folder of a run; as long as a request's may be
+_OF_A_ROW = ("on", "devices", "plan", "settings")  # of what a point asks: a row has them by themselves
+_SPACE_CHARACTERS = 65536
 _LISTED = 200  # runs in a list, the newest first
 
 
@@ -92,7 +96,7 @@ class SearchDesk:
             model = asked.model
             if asked.config is not None:
                 # Beside the folder: whoever goes on with the run by the command line finds it there.
-                place = self._runs / f"{name}.config.json"
+                place = self._beside(self._runs / name)
                 write_whole(place, asked.config)
                 model = str(place.resolve())
             space = self._scratch / f"{name}.toml"
@@ -104,8 +108,7 @@ class SearchDesk:
                     python_command(PROCESS, str(space), str(folder), str(progress), str(self._workers)),
                     stdin=subprocess.DEVNULL, stdout=out, env=child_environment(), start_new_session=True,
                 )  # fmt: skip
-            counts = " or ".join(f"{count:,}" for count in asked.devices)
-            title = f"{asked.model or 'config.json'} on {counts} of {', '.join(asked.on)}"
+            title = _title(asked.model or "config.json", asked.devices, asked.on)
             self._running[name] = RunningSearch(
                 name=name, title=title, process=process, folder=folder, progress=progress, output=output,
                 objectives=list(asked.objectives),
@@ -133,9 +136,10 @@ class SearchDesk:
         search = self._running.get(name)
         folder = self._folder(name) if search is None else search.folder
         rows = list(self._rows(folder))
+        title = _told_by(folder) if search is None else search.title
         summary = _json_file(folder / SUMMARY)
         common: dict[str, Any] = {
-            "name": name, "found": len(rows), "points": rows[-self._limits.points :], "summary": summary,
+            "name": name, "found": len(rows), "points": rows[-self._limits.points :], "summary": summary, "title": title,
         }  # fmt: skip
         if search is None:
             objectives = list(summary.get("objectives", ["time"])) if summary else ["time"]
@@ -149,7 +153,6 @@ class SearchDesk:
             state="running" if code is None else "done" if code == 0 else "stopped" if code == STOPPED else "failed",
             seconds=(search.ended or time.monotonic()) - search.started,
             said=_text(search.progress),
-            title=search.title,
             objectives=search.objectives,
             error=_error(search, code),
             **common,
@@ -171,7 +174,7 @@ class SearchDesk:
                     "name": folder.name,
                     "state": "running" if running else _ended(summary),
                     "changed": datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds"),
-                    "title": search.title if search is not None else _told_by(folder),
+                    "title": _told_by(folder) if search is None else search.title,
                     "evaluated": (summary or {}).get("evaluated"),
                     "best": {name: best[0].get(name) for name in ("plan", "on", "devices", "step_time_s", "mfu")},
                 }
@@ -198,6 +201,29 @@ class SearchDesk:
         folder = self._folder(name)
         return folder.resolve(), max(each.stat().st_mtime for each in folder.iterdir())
 
+    def config(self, name: str) -> str:
+        """The configuration that a run was started over: the file that lies beside its folder, and no other.
+
+        Raises:
+            KeyError: There is no run of that name, or none lies beside it.
+            InputError: It is larger than one that the page takes.
+        """
+        place = self._beside(self._running[name].folder if name in self._running else self._folder(name))
+        try:
+            if place.is_symlink() or not place.is_file():
+                raise KeyError(name)
+            with place.open("rb") as file:
+                data = file.read(CONFIG_BYTES + 1)
+            if len(data) > CONFIG_BYTES:
+                raise InputError(f"is larger than {CONFIG_BYTES} bytes", where=place.name)
+            return data.decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise KeyError(name) from None
+
+    @staticmethod
+    def _beside(folder: Path) -> Path:
+        return folder.with_name(f"{folder.name}{CONFIG}")
+
     def _free_name(self, model: str) -> str:
         stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{model}"
         name, number = stem, 1
@@ -216,7 +242,12 @@ class SearchDesk:
     def _rows(self, folder: Path) -> Iterator[dict[str, Any]]:
         try:
             for point, outcome in read_points(folder):
-                yield {"number": point.number, **point.columns(), **outcome.columns()}
+                row = {"number": point.number, **point.columns(), **outcome.columns()}
+                yield row | {
+                    "target": _called(point.target, folder.name),
+                    "own_config": _is_path(point.target),
+                    "asked": {name: value for name, value in point.asked.items() if name not in _OF_A_ROW},
+                }
         except InputError:
             return
 
@@ -255,9 +286,36 @@ def _ended(summary: dict[str, Any] | None) -> Literal["done", "stopped"]:
 
 
 def _told_by(folder: Path) -> str:
-    """What a run that others have started was about: the first lines of its space."""
-    told = re.findall(r"^(?:model|on|devices)\s*=\s*(.+)$", _text(folder / SPACE), re.MULTILINE)
-    return ", ".join(told).replace('"', "")[:200]
+    """What a run was about, by its space: the same words before and after it is done, whoever has started it."""
+    try:
+        space = tomllib.loads(_text(folder / SPACE, _SPACE_CHARACTERS))
+    except tomllib.TOMLDecodeError:
+        return ""
+    model, devices, on = (_several(space.get(name)) for name in ("model", "devices", "on"))
+    return _title(" or ".join(_called(str(each), folder.name) for each in model), devices, on)[:200]
+
+
+def _title(model: str, devices: list[Any], on: list[Any]) -> str:
+    counts = " or ".join(f"{count:,}" if isinstance(count, int) else str(count) for count in devices)
+    machines = ", ".join(Path(each).name if _is_path(each) else each for each in map(str, on))
+    return f"{model} on {counts} of {machines}" if counts else f"{model} on {machines}" if machines else model
+
+
+def _several(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _is_path(target: str) -> bool:
+    """Whether a model is a file of somebody's: names of Hugging Face have separators too."""
+    return target.startswith(("/", ".", "~")) or target.endswith((".json", ".toml", ".py"))
+
+
+def _called(target: str, run: str) -> str:
+    """A model as the page calls it: no place of this machine."""
+    if not _is_path(target):
+        return target
+    name = Path(target).name
+    return CONFIG.removeprefix(".") if name == f"{run}{CONFIG}" else name
 
 
 def _error(search: RunningSearch, code: int | None) -> ErrorBody | None:
@@ -269,9 +327,10 @@ def _error(search: RunningSearch, code: int | None) -> ErrorBody | None:
     return ErrorBody(code="search-died", message=f"the search's process has ended with {code}")
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int = 4000) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")[:4000]
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(most)
     except OSError:
         return ""
 

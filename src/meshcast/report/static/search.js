@@ -121,21 +121,33 @@ const reportSearch = (Page, Plots) => {
 
   // Parallel coordinates: a line for each point, axes for what varies and what is measured.
   const parallelHost = Page.root.querySelector('[data-plot="parallel"]');
-  const parallelOptions = () => ({
-    parallel: { left: 46, right: 90, top: 52, bottom: 22, parallelAxisDefault: { nameTextStyle: { color: Page.colour("soft"), fontSize: 11 }, nameGap: 14, areaSelectStyle: { color: Page.colour("accent"), borderColor: Page.colour("accent"), opacity: 0.2, width: 18 } } },
-    parallelAxis: data.axes.map((column, at) => ({
-      dim: at, name: named(column), nameRotate: data.axes.length > 8 ? 18 : 0, ...(numeric[column]
-        ? Plots.axis(data.columns[column].unit, { type: "value", scale: true, splitNumber: 3, splitLine: { show: false } })
-        : { ...Plots.axis("", { splitLine: { show: false } }), type: "category", data: orders[column], axisLabel: { color: Page.colour("soft"), fontSize: 10, width: 110, overflow: "truncate", hideOverlap: true, textBorderColor: Page.colour("paper"), textBorderWidth: 3 } }),
-    })),
+  const letters = (column) => (numeric[column] ? 0 : Math.max(...orders[column].map((each) => each.length)));
+  // What has long names comes first: they stand beside the picture then, not over its lines.
+  const longest = data.axes.reduce((most, column) => Math.max(most, letters(column)), 0);
+  const lanes = [...data.axes].sort((a, b) => (letters(b) > 8 && letters(b) === longest) - (letters(a) > 8 && letters(a) === longest));
+  parallelHost.style.setProperty("--lanes", lanes.length);
+  const BESIDE = 150;
+  const parallelOptions = () => {
+    const narrow = getComputedStyle(parallelHost).getPropertyValue("--stacked").trim() === "1"; // axes lie under each other there
+    const beside = !narrow && letters(lanes[0]) > 8;
+    const said = { color: Page.colour("soft"), hideOverlap: true, textBorderColor: Page.colour("paper"), textBorderWidth: 3, ...(narrow ? { alignMinLabel: "left", alignMaxLabel: "right" } : {}) };
+    const words = (at) => (narrow ? { show: letters(lanes[at]) * orders[lanes[at]].length < 40, fontSize: 10 } : at === 0 && beside ? { margin: -8, align: "right", fontSize: 10, width: BESIDE - 20, overflow: "truncate" } : { fontSize: 10, width: 110, overflow: "truncate" });
+    const naming = narrow ? { nameLocation: "start", nameGap: 0, nameTextStyle: { color: Page.colour("ink"), fontSize: 11, fontWeight: 600, align: "left", verticalAlign: "bottom", padding: [0, 0, 7, 0], textBorderColor: Page.colour("paper"), textBorderWidth: 3 } } : { nameTextStyle: { color: Page.colour("soft"), fontSize: 11 }, nameGap: 14 };
+    return {
+    parallel: { layout: narrow ? "vertical" : "horizontal", left: narrow ? 16 : beside ? BESIDE : 46, right: narrow ? 16 : 90, top: narrow ? 26 : 52, bottom: narrow ? 30 : 22, parallelAxisDefault: { ...naming, areaSelectStyle: { color: Page.colour("accent"), borderColor: Page.colour("accent"), opacity: 0.2, width: 18 } } },
+    parallelAxis: lanes.map((column, at) => {
+      const common = numeric[column] ? Plots.axis(data.columns[column].unit, { type: "value", scale: true, splitNumber: narrow ? 2 : 3, splitLine: { show: false } }) : { ...Plots.axis("", { splitLine: { show: false } }), type: "category", data: orders[column] };
+      return { dim: at, name: named(column), nameRotate: !narrow && lanes.length > 8 ? 18 : 0, ...common, ...naming, axisLabel: { ...common.axisLabel, ...said, ...(numeric[column] ? {} : { formatter: undefined, ...words(at) }) } };
+    }),
     series: [{
       type: "parallel", smooth: false, inactiveOpacity: 0.03, activeOpacity: 0.8, progressive: 0, lineStyle: { width: 1 },
       data: data.rows.map((_, number) => number).filter((number) => value(number, data.x) !== null).map((number) => ({
-        value: data.axes.map((column) => (numeric[column] ? value(number, column) ?? "-" : String(value(number, column) ?? "–"))),
+        value: lanes.map((column) => (numeric[column] ? value(number, column) ?? "-" : String(value(number, column) ?? "–"))),
         lineStyle: { color: isBest.has(number) ? Page.colour("path") : isFront.has(number) ? Page.colour("communication") : Page.colour("compute"), width: isBest.has(number) || isFront.has(number) ? 2 : 1, opacity: isBest.has(number) || isFront.has(number) ? 0.95 : 0.28 },
       })),
     }],
-  });
+    };
+  };
   const refresh = () => { shownRows = fill(); drawFront(); };
   shownRows = fill();
   drawFront = Plots.chart(host, frontOptions);
@@ -144,7 +156,7 @@ const reportSearch = (Page, Plots) => {
     state.ranges.clear();
     option.parallelAxis.forEach((each, at) => {
       const spans = plot.getModel().getComponent("parallelAxis", at).activeIntervals;
-      if (spans && spans.length) state.ranges.set(data.axes[at], spans.map((span) => [...span].sort((a, b) => a - b)));
+      if (spans && spans.length) state.ranges.set(lanes[at], spans.map((span) => [...span].sort((a, b) => a - b)));
     });
     refresh();
   }));

@@ -1,7 +1,7 @@
 // The form of one configuration. What divides is asked of the server: controls offer nothing else.
 
 import { call, Problem } from "./api.js";
-import { debounce, h, notice, replace } from "./dom.js";
+import { debounce, h, notice, replace, settled } from "./dom.js";
 import * as format from "./format.js";
 import { asked, fresh, LETTERS, MOST, remember, state } from "./state.js";
 import { forget, refresh, draw } from "./results.js";
@@ -39,7 +39,7 @@ function remove(index) {
 }
 
 // A change: the plan is moved to what divides first, then the prediction is asked for.
-const changed = debounce(120, () => offer().then((fits) => { remember(); if (fits) refresh(state.active); else draw(); }));
+const changed = debounce(120, () => offer().then((fits) => { settled(); remember(); if (fits) refresh(state.active); else draw(); }));
 
 function set(name, value) { config()[name] = value; changed(); }
 

@@ -33,6 +33,9 @@ export function notice(text, kind = "info") {
   if (text && kind === "info") timer = setTimeout(() => { place.hidden = true; }, 4000);
 }
 
+// What went wrong is over: something else was done, and it went well.
+export function settled() { if (document.getElementById("notice").dataset.kind === "error") notice(""); }
+
 export function debounce(wait, call) {
   let pending = 0;
   return (...given) => { clearTimeout(pending); pending = setTimeout(() => call(...given), wait); };

@@ -2,12 +2,13 @@
 
 import { call } from "./api.js";
 import { begin, give as giveControls } from "./controls.js";
-import { notice } from "./dom.js";
+import { notice, settled } from "./dom.js";
 import { redraw } from "./sections.js";
 import { give as giveSearch, runsList, searchForm, watch } from "./search.js";
 import { recall, remember, state } from "./state.js";
 
 function show(view) {
+  settled();
   state.view = view;
   for (const each of ["predict", "search", "runs"]) document.getElementById(`view-${each}`).hidden = each !== view;
   for (const button of document.querySelectorAll(".tabs button")) {

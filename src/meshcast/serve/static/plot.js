@@ -57,12 +57,14 @@ function draw() {
   if (!chart) {
     chart = window.echarts.init(host);
     chart.on("click", ({ data }) => { if (data && data.point) shown.pick(data.point); });
-    new ResizeObserver(() => { chart.resize(); draw(); }).observe(host);
     new MutationObserver(draw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   }
   chart.setOption(options(shown)); // merged: what is zoomed or switched off stays so while points come
 }
+
+// From the start: what is drawn first may not lie in the document yet, or in a view that is hidden.
+new ResizeObserver(() => { if (chart) chart.resize(); draw(); }).observe(host);
 
 export function scatter(points, x, y, { label, chosen, pick }) {
   const drawn = points.filter((point) => x.of(point) > 0 && y.of(point) > 0);

@@ -1,7 +1,7 @@
 // Searches: started, watched, stopped; their front, their points; and runs that lie in the runs folder.
 
 import { call, Problem } from "./api.js";
-import { h, notice, replace } from "./dom.js";
+import { h, notice, replace, settled } from "./dom.js";
 import * as format from "./format.js";
 import { open } from "./controls.js";
 import { front, scatter } from "./plot.js";
@@ -55,6 +55,7 @@ async function start() {
   const asked = { on: form.on, devices, objectives, fixed: form.fixed.trim(), settings: { ...mine.settings }, fidelity: mine.fidelity, ...(mine.kind === "config" ? { config: mine.config } : { model: mine.model }) };
   try {
     const begun = await call("POST", "/api/searches", asked);
+    settled();
     watch(begun.name);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
@@ -109,13 +110,28 @@ function drawRun() {
 
 function pick(point) { chosen = point.number; drawRun(); }
 
-function openPoint(p) {
+// A point with everything that its run was asked: its number is then the table's.
+const CONTROLS = ["fidelity", "network", "lowering", "clocks", "stack"];
+
+async function openPoint(p) {
+  const run = show.name;
   const settings = Object.fromEntries(Object.entries(p).filter(([name, value]) => name.startsWith("set.") && value !== null).map(([name, value]) => [name.slice(4), String(value)]));
-  const known = catalogue.models.some((each) => each.name === p.target);
-  const mine = config();
-  const target = known ? { kind: "model", model: p.target } : { kind: "config", config: mine.config };
+  const given = Object.fromEntries(Object.entries(p.asked || {}).filter(([name, value]) => CONTROLS.includes(name) && value !== null));
+  let target = { kind: "model", model: p.target };
+  if (p.own_config) {
+    try {
+      target = { kind: "config", config: (await call("GET", `/api/runs/${encodeURIComponent(run)}/config`)).config };
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      notice(`${error.error.message}${error.error.fix ? ` (${error.error.fix})` : ""}`, "error");
+      return;
+    }
+  }
+  if (given.fidelity === "compiled" && !given.lowering) given.lowering = "auto"; // modelled, as runs have it by themselves, is no kernel of a compiler
+  const others = Object.keys(p.asked || {}).filter((name) => !CONTROLS.includes(name));
   showView("predict");
-  open({ ...target, on: [p.on], devices: p.devices, plan: p.plan || "", settings, mode: "train" });
+  open({ ...target, on: [p.on], devices: p.devices, plan: p.plan || "", settings, mode: "train", ...given });
+  if (others.length) notice(`The run has set ${others.join(", ")} besides, which this page has no control for: its numbers are others.`, "error");
 }
 
 export async function runsList() {
@@ -123,5 +139,13 @@ export async function runsList() {
   replace(place, h("p", { class: "sub" }, "…"));
   const { runs } = await call("GET", "/api/runs");
   if (!runs.length) { replace(place, h("div", { class: "empty" }, h("h2", {}, "No runs yet"), h("p", { class: "sub" }, "Searches started here, and run folders of meshcast explore in the folder that the server was given, are listed here."))); return; }
-  replace(place, h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, h("th", {}, "run"), h("th", {}, "about"), h("th", {}, "state"), h("th", {}, "best plan"), h("th", { class: "number" }, "step"), h("th", { class: "number" }, "predicted"), h("th", {}, "changed"))), h("tbody", {}, runs.map((each) => h("tr", { "data-run": each.name }, h("td", { class: "name" }, h("button", { type: "button", class: "link", onclick: () => { showView("search"); watch(each.name); } }, each.name)), h("td", { class: "text" }, each.title), h("td", {}, h("span", { class: `state ${each.state}` }, each.state)), h("td", { class: "plan" }, each.best.plan || "–"), h("td", { class: "number" }, format.time(each.best.step_time_s)), h("td", { class: "number" }, format.count(each.evaluated)), h("td", { class: "name" }, each.changed.replace("T", " ").slice(0, 16)))))))));
+  const columns = [["run", "name"], ["about", "text"], ["state", ""], ["best plan", "plan"], ["step", "number"], ["predicted", "number"], ["changed", "name"]];
+  const cells = (each) => [
+    h("button", { type: "button", class: "link", onclick: () => { showView("search"); watch(each.name); } }, each.name), each.title, h("span", { class: `state ${each.state}` }, each.state),
+    each.best.plan || "–", format.time(each.best.step_time_s), format.count(each.evaluated), each.changed.replace("T", " ").slice(0, 16),
+  ];
+  // Narrow screens show a row as a stack of cells, each with its column's name: `data-label`.
+  const row = (each) => h("tr", { "data-run": each.name, role: "row" }, cells(each).map((cell, at) => h("td", { class: columns[at][1], role: "cell", "data-label": columns[at][0] }, cell)));
+  replace(place, h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows runs", role: "table" },
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, kind]) => h("th", { class: kind === "number" ? kind : "", role: "columnheader" }, name)))), h("tbody", { role: "rowgroup" }, runs.map(row))))));
 }

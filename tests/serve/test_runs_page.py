@@ -1,0 +1,207 @@
+"""Runs that lie in the runs folder, opened in a fresh window of the system's Chromium: their front, their points, their list."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshcast.base import child_environment, python_command
+from meshcast.explore import Outcome, Point
+from meshcast.report import write_report
+
+PATIENCE_MS = 90_000
+CONFIG = {
+    "model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "vocab_size": 512, "max_position_embeddings": 512,
+}  # fmt: skip
+SPACE = """schema = "meshcast.space/1"
+model = {model}
+on = "dgx-h100"
+devices = [2, 4]
+"""
+
+
+PLANS = (("fsdp=2", 0.5), ("dp=2", 0.25))
+MANY = tuple((f"dp={n},fsdp=2,tp=2,sp=1,mbs={n},zero=1", 0.001 * n) for n in range(1, 40))
+
+
+def _run(runs: Path, name: str, target: str, plans: tuple[tuple[str, float], ...] = PLANS, **asked: Any) -> None:
+    """A run folder, as `meshcast explore` leaves it."""
+    folder = runs / name
+    folder.mkdir()
+    (folder / "environment.json").write_text("{}")
+    (folder / "space.toml").write_text(SPACE.format(model=json.dumps(target)))
+    lines = []
+    for number, (plan, step) in enumerate(plans):
+        given = {"on": "dgx-h100", "devices": 2, "plan": plan, "settings": {"batch": "4"}, **asked}
+        outcome = Outcome(
+            status="answered",
+            step_time_s=step,
+            devices=2,
+            memory_bytes=2 - number,
+            capacity_bytes=4,
+            fidelity="roofline",
+        )
+        point = Point(number=number, target=target, asked=given)
+        lines.append(json.dumps({"point": point.to_json(), "outcome": outcome.to_json()}))
+    (folder / "points.jsonl").write_text("\n".join(lines) + "\n")
+    best = [{"number": 1, "plan": "dp=2", "on": "dgx-h100", "devices": 2, "step_time_s": 0.25, "mfu": 0.1}]
+    summary = {
+        "objectives": ["time", "memory"],
+        "interrupted": False,
+        "left_out": 0,
+        "space": 2,
+        "evaluated": 2,
+        "best": best,
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    runs = tmp_path_factory.mktemp("runs")
+    other = {"fidelity": "roofline", "network": "flow", "clocks": "burst", "stack": "xla", "lowering": "auto"}
+    _run(runs, "explored", "llama3-tiny", **other)
+    _run(runs, "20261117-config", str(runs / "20261117-config.config.json"), fidelity="roofline")
+    (runs / "20261117-config.config.json").write_text(json.dumps(CONFIG))
+    command = python_command("meshcast", "serve", "--port", "0", "--workers", "1", "--runs", str(runs))
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=child_environment())
+    assert process.stderr is not None
+    found = re.search(r"http://localhost:\d+/", process.stderr.readline())
+    assert found
+    yield found[0]
+    process.terminate()
+    process.wait(timeout=20)
+    process.stderr.close()
+
+
+@pytest.fixture
+def window(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    yield page
+    context.close()
+    assert problems == []
+
+
+def _asked_by_a_click(window: Any) -> dict[str, Any]:
+    """What the server is asked about the point that is opened first."""
+    window.wait_for_selector("html[data-ready]")
+    with window.expect_request(lambda sent: "/api/choices" in sent.url and "llama3-8b" not in sent.post_data) as asked:
+        window.click("tr[data-point] button")
+    found: dict[str, Any] = json.loads(asked.value.post_data)
+    return found
+
+
+def test_the_front_of_a_finished_run_is_drawn_in_a_fresh_window(window: Any, address: str) -> None:
+    window.goto(f"{address}#view=search&run=explored")
+    window.wait_for_selector(".plot[data-points='2'] canvas", timeout=20_000)
+    window.goto("about:blank")
+    window.goto(f"{address}#view=runs")
+    window.click("tr[data-run=explored] button")
+    window.wait_for_selector(".plot[data-points='2'] canvas", timeout=20_000)
+
+
+def test_a_point_opens_with_every_option_of_its_run(window: Any, address: str) -> None:
+    window.goto(f"{address}#view=search&run=explored")
+    asked = _asked_by_a_click(window)
+    assert (asked["model"], asked["plan"], asked["devices"], asked["settings"]) == (
+        "llama3-tiny", "dp=2", 2, {"batch": "4"},
+    )  # fmt: skip
+    assert {name: asked[name] for name in ("fidelity", "network", "clocks", "stack", "lowering")} == {
+        "fidelity": "roofline", "network": "flow", "clocks": "burst", "stack": "xla", "lowering": "auto",
+    }  # fmt: skip
+
+
+def test_a_point_over_a_pasted_config_opens_with_the_config_of_its_run(window: Any, address: str) -> None:
+    window.goto(f"{address}#view=search&run=20261117-config")
+    asked = _asked_by_a_click(window)
+    assert json.loads(asked["config"]) == CONFIG
+    assert (asked["fidelity"], asked["plan"]) == ("roofline", "dp=2")
+    window.wait_for_selector("#config")
+    assert json.loads(window.input_value("#config")) == CONFIG
+
+
+def test_a_search_that_begins_takes_an_earlier_error_away(window: Any, address: str) -> None:
+    window.goto(f"{address}#view=search")
+    window.wait_for_selector("html[data-ready]")
+    window.fill("#search-fixed", "tp=nought")
+    window.click("#search-start")
+    window.wait_for_selector("#notice[data-kind=error]")
+    begun = {"name": "explored", "state": "running", "seconds": 0}
+    window.route("**/api/searches", lambda to: to.fulfill(status=201, json=begun))
+    window.fill("#search-fixed", "")
+    window.click("#search-start")
+    window.wait_for_selector("#notice", state="hidden", timeout=20_000)
+
+
+def test_runs_are_called_the_same_and_without_places(window: Any, address: str) -> None:
+    window.goto(f"{address}#view=runs")
+    window.wait_for_selector("tr[data-run]")
+    titles = {name: window.text_content(f"tr[data-run='{name}'] .text") for name in ("explored", "20261117-config")}
+    assert titles == {
+        "explored": "llama3-tiny on 2 or 4 of dgx-h100", "20261117-config": "config.json on 2 or 4 of dgx-h100",
+    }  # fmt: skip
+    window.click("tr[data-run='20261117-config'] button")
+    window.wait_for_selector(".run-head h2:has-text('config.json on 2 or 4 of dgx-h100')")
+
+
+def test_a_phone_shows_every_cell_of_a_run(window: Any, address: str) -> None:
+    window.set_viewport_size({"width": 390, "height": 844})
+    window.goto(f"{address}#view=runs")
+    window.wait_for_selector("tr[data-run]")
+    cut = """all => all.filter(cell => { const box = cell.getBoundingClientRect();
+        return box.left < 0 || box.right > innerWidth || cell.scrollWidth > cell.clientWidth + 1 || !box.width; })
+        .map(cell => cell.dataset.label)"""
+    assert window.locator("tr[data-run] td").count() == 14
+    assert window.eval_on_selector_all("tr[data-run] td", cut) == []
+    sides = "all => [...new Set(all.map(cell => getComputedStyle(cell).textAlign))]"
+    assert window.eval_on_selector_all("tr[data-run] td", sides) == ["left"]
+    assert window.evaluate(
+        "(each => each.scrollWidth <= each.clientWidth)(document.querySelector('#runs-list .scroll'))"
+    )
+
+
+# What the picture of parallel coordinates has for letters, as boxes on the screen; reports draw it as SVG.
+LETTERS = """() => [...document.querySelectorAll('[data-plot="parallel"] text')].map(each => {
+    const box = each.getBoundingClientRect();
+    return { text: each.textContent, left: box.left, right: box.right, top: box.top, bottom: box.bottom }; })"""
+
+
+def _overprinted(letters: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [
+        (a["text"], b["text"])
+        for number, a in enumerate(letters)
+        for b in letters[number + 1 :]
+        if min(a["right"], b["right"]) - max(a["left"], b["left"]) > 1
+        and min(a["bottom"], b["bottom"]) - max(a["top"], b["top"]) > 4
+    ]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_parallel_coordinates_of_a_report_are_read_at_any_width(window: Any, tmp_path: Path, width: int) -> None:
+    """No label lies over another or beyond the picture; plans stand beside the lines, not over them."""
+    _run(tmp_path, "explored", "llama3-tiny", MANY)
+    write_report(tmp_path / "explored", tmp_path / "report.html")
+    window.set_viewport_size({"width": width, "height": 900})
+    window.goto((tmp_path / "report.html").as_uri())
+    window.locator('[data-plot="parallel"]').scroll_into_view_if_needed()
+    window.wait_for_selector('[data-plot="parallel"] svg text')
+    letters = window.evaluate(LETTERS)
+    assert _overprinted(letters) == []
+    card = window.locator('.picture:has([data-plot="parallel"]), [data-plot="parallel"]').first.bounding_box()
+    assert min(each["left"] for each in letters) >= card["x"]
+    assert max(each["right"] for each in letters) <= min(card["x"] + card["width"], width)
+    if width == 1440:
+        name = next(each for each in letters if each["text"] == "plan")
+        middle = (name["left"] + name["right"]) / 2  # names stand over their axes
+        assert all(each["right"] <= middle for each in letters if each["text"].startswith("dp="))

@@ -66,8 +66,16 @@ def _run(runs: Path, name: str, target: str, plans: tuple[tuple[str, float], ...
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     runs = tmp_path_factory.mktemp("runs")
-    other = {"fidelity": "roofline", "network": "flow", "clocks": "burst", "stack": "xla", "lowering": "auto"}
+    other: dict[str, Any] = {
+        "fidelity": "roofline",
+        "network": "flow",
+        "clocks": "burst",
+        "stack": "xla",
+        "lowering": "auto",
+    }
     _run(runs, "explored", "llama3-tiny", **other)
+    tuned: dict[str, Any] = {"hardware.hbm_bandwidth": 2e12}
+    _run(runs, "tuned", "llama3-tiny", **tuned)
     _run(runs, "20261117-config", str(runs / "20261117-config.config.json"), fidelity="roofline")
     (runs / "20261117-config.config.json").write_text(json.dumps(CONFIG))
     command = python_command("meshcast", "serve", "--port", "0", "--workers", "1", "--runs", str(runs))
@@ -122,6 +130,12 @@ def test_a_point_opens_with_every_option_of_its_run(window: Any, address: str) -
     }  # fmt: skip
 
 
+def test_what_the_page_has_no_control_for_is_told(window: Any, address: str) -> None:
+    window.goto(f"{address}#view=search&run=tuned")
+    _asked_by_a_click(window)
+    window.wait_for_selector("#notice[data-kind=error]:has-text('hardware.hbm_bandwidth')")
+
+
 def test_a_point_over_a_pasted_config_opens_with_the_config_of_its_run(window: Any, address: str) -> None:
     window.goto(f"{address}#view=search&run=20261117-config")
     asked = _asked_by_a_click(window)
@@ -162,7 +176,7 @@ def test_a_phone_shows_every_cell_of_a_run(window: Any, address: str) -> None:
     cut = """all => all.filter(cell => { const box = cell.getBoundingClientRect();
         return box.left < 0 || box.right > innerWidth || cell.scrollWidth > cell.clientWidth + 1 || !box.width; })
         .map(cell => cell.dataset.label)"""
-    assert window.locator("tr[data-run] td").count() == 14
+    assert window.locator("tr[data-run] td").count() == 21
     assert window.eval_on_selector_all("tr[data-run] td", cut) == []
     sides = "all => [...new Set(all.map(cell => getComputedStyle(cell).textAlign))]"
     assert window.eval_on_selector_all("tr[data-run] td", sides) == ["left"]

@@ -129,6 +129,7 @@ async function openPoint(p) {
   }
   if (given.fidelity === "compiled" && !given.lowering) given.lowering = "auto"; // modelled, as runs have it by themselves, is no kernel of a compiler
   const others = Object.keys(p.asked || {}).filter((name) => !CONTROLS.includes(name));
+  if (given.lowering === "compiled") { given.lowering = "auto"; others.push("lowering=compiled"); }
   showView("predict");
   open({ ...target, on: [p.on], devices: p.devices, plan: p.plan || "", settings, mode: "train", ...given });
   if (others.length) notice(`The run has set ${others.join(", ")} besides, which this page has no control for: its numbers are others.`, "error");

@@ -58,10 +58,12 @@ def tab(browser: Any, address: str) -> Iterator[Any]:
     page.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("requestfailed", lambda asked: problems.append(asked.url) if asked.failure != "net::ERR_ABORTED" else None)
-    page.on("response", lambda got: problems.append(f"{got.status} {got.url}") if got.status >= 400 else None)
+    refused: list[Any] = []
+    page.on("response", lambda got: refused.append(got) if got.status >= 400 else None)
     page.goto(_link(address, TINY))
     page.wait_for_selector("html[data-ready]")
     yield page
+    problems += [f"{got.status} {got.url} {got.request.post_data}: {got.text()}" for got in refused]
     context.close()
     assert problems == []
 

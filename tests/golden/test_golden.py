@@ -20,7 +20,6 @@ from tests.golden.recording import WRITERS, environment
 
 QUICK_S = 0.3  # as recorded, behind others that had loaded what all of them need
 COUNT = 25
-ROUNDING = 1e-9  # relative: systems of 48 equations are solved, whose sums processors round each in their own way
 CAPTURED = "mlp-tiny"  # the one model of the zoo that is traced in no time
 STORED = shipped()
 
@@ -54,7 +53,7 @@ def test_answers_are_as_before(bench: Bench, question: str) -> None:
     for found, before in zip(now["numbers"], then["numbers"], strict=True):
         assert found.keys() == before.keys()
         for name, value in found.items():
-            assert math.isclose(value, before[name], rel_tol=ROUNDING), name
+            assert math.isclose(value, before[name], rel_tol=1e-12), name
 
 
 def test_every_question_has_an_answer_and_every_answer_its_question() -> None:

@@ -62,6 +62,11 @@ class RunningSearch:
     ended: float | None = None
     told: bool = False
 
+    def let_go(self) -> None:
+        """Closes the pipe that its process has seen us by."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
 
 class SearchDesk:
     """Starts, watches and stops searches, and reads earlier ones.
@@ -106,7 +111,7 @@ class SearchDesk:
             with output.open("wb") as out:
                 process = subprocess.Popen(
                     python_command(PROCESS, str(space), str(folder), str(progress), str(self._workers)),
-                    stdin=subprocess.DEVNULL, stdout=out, env=child_environment(), start_new_session=True,
+                    stdin=subprocess.PIPE, stdout=out, env=child_environment(), start_new_session=True,
                 )  # fmt: skip
             title = _title(asked.model or "config.json", asked.devices, asked.on)
             self._running[name] = RunningSearch(
@@ -149,6 +154,7 @@ class SearchDesk:
             code = STOPPED
         if code is not None and search.ended is None:
             search.ended = time.monotonic()
+            search.let_go()
         return SearchState(
             state="running" if code is None else "done" if code == 0 else "stopped" if code == STOPPED else "failed",
             seconds=(search.ended or time.monotonic()) - search.started,
@@ -191,6 +197,7 @@ class SearchDesk:
                 search.process.wait(timeout=5)
             except subprocess.TimeoutExpired:
                 os.killpg(search.process.pid, signal.SIGKILL)
+            search.let_go()
 
     def folder(self, name: str) -> tuple[Path, float]:
         """Where a run lies, and when something in it has changed last.
@@ -261,7 +268,7 @@ def space_text(asked: SearchRequest, model: str) -> str:
     lines = ['schema = "meshcast.space/1"', f"model = {_toml(model)}", f"on = {_toml(asked.on)}"]
     lines += [f"devices = {_toml(asked.devices)}", "", "[set]"]
     lines += [f"{_toml(name)} = {_toml(text)}" for name, text in asked.settings.items()]
-    lines += ["", "[options]", 'lowering = "modelled"', f"fidelity = {_toml(asked.fidelity)}", "", "[plan]"]
+    lines += ["", "[options]", *(f"{name} = {_toml(value)}" for name, value in asked.said().items()), "", "[plan]"]
     fixed = Plan.parse(asked.fixed) if asked.fixed else None
     names = Plan.names_in(asked.fixed) if asked.fixed else ()
     if fixed is not None and "stack" in names:

@@ -6,7 +6,7 @@ import * as format from "./format.js";
 import { open } from "./controls.js";
 import { front, scatter } from "./plot.js";
 import { problem, reportButton } from "./results.js";
-import { remember, state } from "./state.js";
+import { fresh, how, remember, sized, state } from "./state.js";
 
 const MEASURES = {
   time: { name: "step time", of: (p) => p.step_time_s, tell: format.time, sign: 1 },
@@ -22,7 +22,7 @@ let watching = 0;
 let chosen = null;
 let show = null;
 let showView = () => {};
-const form = { on: [], devices: "", first: "time", second: "memory", fixed: "" };
+const form = { on: null, devices: null, first: "time", second: "memory", fixed: "" };
 export const give = (found, view) => { catalogue = found; showView = view; };
 
 const config = () => state.configs[state.active];
@@ -31,17 +31,18 @@ export function searchForm() {
   const mine = config();
   const place = document.getElementById("search-form");
   if (mine.kind === "program") { replace(place, h("fieldset", {}, h("legend", {}, "Search"), h("p", { class: "sub" }, "Plans are searched for models: choose one under Predict."))); return; }
-  if (!form.on.length) form.on = [mine.on[0]];
-  if (!form.devices) form.devices = String(mine.devices);
+  const on = form.on || [mine.on[0]], devices = form.devices ?? String(mine.devices); // as under Predict until they are set here
   const all = [...catalogue.clusters, ...catalogue.devices].map((each) => each.name);
-  const chips = form.on.map((on) => h("span", { class: "chip" }, on, form.on.length > 1 && h("button", { type: "button", "aria-label": `Remove ${on}`, onclick: () => { form.on = form.on.filter((each) => each !== on); searchForm(); } }, "×")));
-  const more = h("select", { id: "search-on", onchange: (event) => { if (event.target.value) form.on.push(event.target.value); searchForm(); } }, h("option", { value: "" }, "add …"), all.filter((each) => !form.on.includes(each)).map((each) => h("option", { value: each }, each)));
+  const chips = on.map((name) => h("span", { class: "chip" }, name, on.length > 1 && h("button", { type: "button", "aria-label": `Remove ${name}`, onclick: () => { form.on = on.filter((each) => each !== name); searchForm(); } }, "×")));
+  const more = h("select", { id: "search-on", onchange: (event) => { if (event.target.value) form.on = [...on, event.target.value]; searchForm(); } }, h("option", { value: "" }, "add …"), all.filter((each) => !on.includes(each)).map((each) => h("option", { value: each }, each)));
   const measure = (id, key) => h("select", { id, onchange: (event) => { form[key] = event.target.value; } }, Object.entries(MEASURES).map(([name, each]) => h("option", { value: name, selected: form[key] === name }, each.name)));
   const field = (label, control, hint) => h("div", { class: "field" }, h("label", { for: control.id, title: hint || "" }, label), control);
-  const sizes = Object.entries(mine.settings).map(([name, value]) => `${name}=${value}`).join(", ");
+  const usual = fresh();
+  const others = Object.entries(how(mine)).filter(([name, value]) => value !== usual[name]);
+  const set = [...Object.entries(sized(mine).settings), ...others].map(([name, value]) => `${name}=${value}`).join(", ");
   replace(place, h("fieldset", {}, h("legend", {}, "Search for plans"),
-    h("p", { class: "sub" }, `Every plan that divides ${mine.kind === "config" ? "the config" : mine.model}${sizes ? ` with ${sizes}` : ""}, as set under Predict; what cannot be among the best by its bound is not predicted.`),
-    h("div", { class: "chips" }, chips), h("div", { class: "grid" }, field("hardware", more), field("devices", h("input", { id: "search-devices", value: form.devices, inputmode: "numeric", placeholder: "64, 128", oninput: (event) => { form.devices = event.target.value; } }), "One number or several with commas between")),
+    h("p", { class: "sub" }, `Every plan that divides ${mine.kind === "config" ? "the config" : mine.model}${set ? ` with ${set}` : ""}, as set under Predict; what cannot be among the best by its bound is not predicted.`),
+    h("div", { class: "chips" }, chips), h("div", { class: "grid" }, field("hardware", more), field("devices", h("input", { id: "search-devices", value: devices, inputmode: "numeric", placeholder: "64, 128", oninput: (event) => { form.devices = event.target.value; } }), "One number or several with commas between")),
     h("div", { class: "grid" }, field("wanted first", measure("search-first", "first")), field("and", measure("search-second", "second"))),
     field("decided keys", h("input", { id: "search-fixed", value: form.fixed, placeholder: "such as tp=8,remat=full", oninput: (event) => { form.fixed = event.target.value; } }), "Keys of the plan that are not searched over"),
     h("button", { type: "button", id: "search-start", class: "primary", onclick: start }, "Start search")));
@@ -49,10 +50,10 @@ export function searchForm() {
 
 async function start() {
   const mine = config();
-  const devices = form.devices.split(/[,\s]+/).filter(Boolean).map(Number);
+  const devices = (form.devices ?? String(mine.devices)).split(/[,\s]+/).filter(Boolean).map(Number);
   if (!devices.length || devices.some((each) => !Number.isInteger(each) || each < 1)) { notice("Devices are whole numbers with commas between.", "error"); return; }
   const objectives = form.first === form.second ? [form.first] : [form.first, form.second];
-  const asked = { on: form.on, devices, objectives, fixed: form.fixed.trim(), settings: { ...mine.settings }, fidelity: mine.fidelity, ...(mine.kind === "config" ? { config: mine.config } : { model: mine.model }) };
+  const asked = { on: form.on || [mine.on[0]], devices, objectives, fixed: form.fixed.trim(), ...how(mine), ...sized(mine) };
   try {
     const begun = await call("POST", "/api/searches", asked);
     settled();

@@ -11,6 +11,7 @@ import pytest
 
 from meshcast.hardware import Conditions
 from meshcast.jobs import ProgramJob
+from meshcast.lower import CompiledMemory
 from meshcast.report import Subject, prediction_data
 from meshcast.report.assets import HERE
 from meshcast.report.breakdown import breakdown
@@ -28,7 +29,7 @@ from meshcast.report.roofline import roofline
 from meshcast.report.subject import Scene
 from meshcast.report.summary import summary_section
 from meshcast.report.timeline import NANOSECONDS, _blocks, _count, timeline_section
-from meshcast.simulate import peak_buffers
+from meshcast.simulate import memory_by_kernel, peak_buffers
 from meshcast.traces.slices import Description, Slice
 from tests.captured_programs import with_tracebacks
 from tests.report.conftest import HOSTILE, TINY, asked
@@ -204,12 +205,29 @@ def test_buffers_at_the_peak_add_up(single: Subject) -> None:
     assert isinstance(single.job, ProgramJob)
     run = single.job.run
     peak = peak_buffers(run.lowered, run.device)
-    assert peak is not None
+    assert peak.between == 0
     assert sum(each.size for each in peak.buffers) == run.memory.temporaries
     section = memory_section(single)
     assert section["buffers"] is not None
     assert sum(row["bytes"] for row in rows(section["buffers"])) == run.memory.arguments + run.memory.temporaries
     assert max(section["scenes"][0]["total"]["values"]) == run.memory.peak == section["peak"]
+
+
+@pytest.mark.parametrize("more", [1000, 0, -1000])
+def test_a_block_that_a_compiler_has_assigned_is_told_buffer_by_buffer(single: Subject, more: int) -> None:
+    """One that is larger has room between its buffers; of one that is smaller no more is there at once than it holds."""
+    assert isinstance(single.job, ProgramJob)
+    run = single.job.run
+    live = peak_buffers(run.lowered, run.device)
+    block = CompiledMemory(
+        arguments=run.memory.arguments, outputs=run.memory.outputs, temporaries=run.memory.temporaries + more, aliased=0
+    )
+    assigned = replace(run.lowered, memory=block)
+    peak = peak_buffers(assigned, run.device)
+    assert (peak.buffers, peak.between) == (live.buffers, more)
+    by_kernel = memory_by_kernel(assigned, run.device)
+    assert max(by_kernel.values()) == run.memory.temporaries + min(more, 0)
+    assert len(set(by_kernel.values())) > 1
 
 
 def test_roofs_are_the_data_sheets_and_points_lie_below(single: Subject) -> None:

@@ -16,6 +16,7 @@ PlanText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,+._-]{0,400}$
 MeshText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,_]{0,200}$")]
 SettingText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9,.+_-]{1,64}$")]
 Part = Literal["summary", "details"]  # of a prediction's sections: what is known at once, and what has to be drawn
+RunKind = Literal["exploration", "comparison"]  # of run folders
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -155,12 +156,14 @@ class RunConfig(BaseModel):
 
 
 class SearchState(BaseModel):
-    """A search, running or ended; all of it is in its run folder."""
+    """A search, running or ended, or a comparison; all of it is in its run folder."""
 
     name: str
+    kind: RunKind = "exploration"
     state: Literal["running", "done", "stopped", "failed"]
     seconds: float
     said: str = ""
+    share: float | None = Field(default=None, description="Of the search's time that has passed, as far as that is known.")
     title: str = ""
     objectives: list[str] = Field(default_factory=list)
     points: list[dict[str, Any]] = Field(default_factory=list)

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from meshcast.base import READER_BYTES, MeshcastError, end_with_parent, listen, listening, write_whole
+from meshcast.base import READER_BYTES, MeshcastError, Said, end_with_parent, listen, listening, write_whole
 
 STOPPED = 130  # as shells report a program that Ctrl-C ended
 
@@ -22,8 +22,8 @@ def search(space: Path, folder: Path, progress: Path, workers: int) -> int:
     """Runs the search; the exit code. An error is one object on the standard output."""
     from meshcast.explore import explore_into, read_space
 
-    def note(text: str) -> None:
-        write_whole(progress, text)
+    def note(said: Said) -> None:
+        write_whole(progress, json.dumps({"said": said, "share": said.share}))
 
     try:
         with listening(note):

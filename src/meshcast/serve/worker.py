@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from meshcast.base import BugError, MeshcastError, UsageError, listening, piece, serve, write_whole
 from meshcast.serve.pool import error_body
 from meshcast.serve.usual import USUAL
+from meshcast.serve.wording import on_the_page
 
 if TYPE_CHECKING:
     from meshcast.serve.messages import Part
@@ -51,7 +52,7 @@ class PageWorker:
                 kind, body = self._answers()[question["kind"]](question, data)
         except MeshcastError as error:
             error.fix = error.fix or _FIXES.get(error.code)
-            return _told({"ok": False}, json.dumps(error.to_json()).encode())
+            return _told({"ok": False}, json.dumps(on_the_page(error.to_json())).encode())
         except MemoryError:
             said = "needs more memory than a worker may have"
             body = error_body("memory-limit", said, fix="the command line has no limit")

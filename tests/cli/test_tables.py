@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from meshcast.base import how_to_install
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.cli import doctor
-from meshcast.network.astra.program_files import HOW_TO_GET_ASTRA_SIM
 from meshcast.cli.app import app
+from meshcast.network.astra.program_files import HOW_TO_GET_ASTRA_SIM
 
 # Four times: a product over a sharded contracting dimension, and a tanh.
 PROGRAM = """

@@ -255,7 +255,9 @@ class TestCompiling:
             f'loc("product_{n}"("model.py":{n}:3))'
             for n, one, other in chain
         ]
-        text = "\n".join((f"func.func public @main(%a: {type}, %b: {type}) -> {type} {{", *lines, f"return %3 : {type}", "}"))
+        text = "\n".join(
+            (f"func.func public @main(%a: {type}, %b: {type}) -> {type} {{", *lines, f"return %3 : {type}", "}")
+        )
         made = [
             f"{'ROOT ' if n == 3 else ''}%p{n} = bf16[512,512]{{1,0}} dot(%{'p' * one.isdigit()}{one}, "
             f"%{'p' * other.isdigit()}{other}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, "

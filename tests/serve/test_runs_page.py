@@ -239,7 +239,15 @@ def test_a_search_takes_what_predict_sets(window: Any, address: str) -> None:
 
 def test_a_running_search_has_one_bar(window: Any, address: str) -> None:
     said = "12 of 53 kinds of layers, 0 predicted, 750 of 753 may be better, about 600 s left"
-    state = {"name": "explored", "state": "running", "seconds": 40, "share": 0.07, "said": said, "found": 0, "points": []}
+    state = {
+        "name": "explored",
+        "state": "running",
+        "seconds": 40,
+        "share": 0.07,
+        "said": said,
+        "found": 0,
+        "points": [],
+    }
     window.route("**/api/runs/explored", lambda to: to.fulfill(json={**state, "objectives": ["time"], "title": "x"}))
     window.goto(f"{address}#view=search&run=explored")
     window.wait_for_selector(".far progress")
@@ -250,7 +258,14 @@ def test_a_running_search_has_one_bar(window: Any, address: str) -> None:
 
 def test_later_questions_of_a_card_are_those_of_its_first(window: Any, address: str) -> None:
     """The form is changed while the first answer comes: its plan does not divide until the server has moved it."""
-    config = {"kind": "model", "model": "llama3-tiny", "on": ["h200"], "devices": 4, "plan": "fsdp=4", "settings": {"batch": "8"}}
+    config = {
+        "kind": "model",
+        "model": "llama3-tiny",
+        "on": ["h200"],
+        "devices": 4,
+        "plan": "fsdp=4",
+        "settings": {"batch": "8"},
+    }
     packed = base64.urlsafe_b64encode(json.dumps({"v": 1, "a": 0, "c": [config]}).encode()).decode().rstrip("=")
     asked: list[dict[str, Any]] = []
     held: list[Any] = []

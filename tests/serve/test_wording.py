@@ -14,7 +14,10 @@ from tests.serve.conftest import TINY, answered
     [
         ("use another --fidelity, or --lowering modelled with it", "use another fidelity, or kernels modelled with it"),
         ("give --devices 16, or --set batch=64.", "give devices 16, or batch=64 under Sizes."),
-        ("meshcast doctor --install x --on y, or use --lowering modelled", "meshcast doctor --install x --on y, or use kernels modelled"),
+        (
+            "meshcast doctor --install x --on y, or use --lowering modelled",
+            "meshcast doctor --install x --on y, or use kernels modelled",
+        ),
         ("leave --simulator out", "leave --simulator out"),
         ("name another with --on=h200", "name another with on=h200"),
         ("--once is no flag", "--once is no flag"),

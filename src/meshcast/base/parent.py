@@ -1,8 +1,8 @@
 """Ends a process whose parent has gone: killed outright, a parent takes nothing back and tells nobody.
 
 The parent holds the other end of the pipe that is the child's standard input. However it ends, the system closes that end, and
-`poll` says so (POLLHUP). Linux could send a signal instead (PR_SET_PDEATHSIG), but that follows the thread that has started the child,
-and children of ours are started by threads that end long before the process does.
+`poll` says so (POLLHUP). Linux could send a signal instead (PR_SET_PDEATHSIG), but that follows the thread that has started
+the child, and children of ours are started by threads that end long before the process does.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """How far a search is, and how long the rest takes: one estimate over both that it does, bounds and predictions.
 
-Works about layers that bounds may still ask for are counted. How many points will be predicted is not known before the end: of those
-that may still be among the best, some are beaten by what is found meanwhile. Both kinds take what works of their kind have taken:
+Works about layers that bounds may still ask for are counted. How many points will be predicted is not known before the end: of
+those that may still be among the best, some are beaten by what is found meanwhile. Both kinds take what works of their kind
+have taken:
 
     left = layers_left * seconds_a_layer + points_left * seconds_a_point
     points_left = open * (predicted + 1) / (predicted + beaten + 2)
 
-by Laplace's rule of succession from the points that are open no more. These are counted from when as many are predicted as are wanted,
-for nobody is beaten before; until then all that is known is that between so many and all of the open ones will be predicted, and
-`points_left` is the geometric mean of both. The first works load programs and libraries, and say nothing of the others' pace.
+by Laplace's rule of succession from the points that are open no more. These are counted from when as many are predicted as
+are wanted, for nobody is beaten before; until then all that is known is that between so many and all of the open ones will be
+predicted, and `points_left` is the geometric mean of both. The first works load programs and libraries, and say nothing of the
+others' pace.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class SearchPace:
     _began: float = field(init=False)
     _share: float = 0.0
     _rounds: int = 0
-    _first: tuple[int, float] | None = None  # points that were predicted, and open, when as many were predicted as are wanted
+    _first: tuple[int, float] | None = (
+        None  # points that were predicted, and open, when as many were predicted as are wanted
+    )
     _seconds: dict[str, float] = field(default_factory=lambda: {"layers": 0.0, "point": 0.0})
     _works: dict[str, int] = field(default_factory=lambda: {"layers": 0, "point": 0})
 

@@ -221,7 +221,9 @@ class BestFirst:
             layers=layers, predicted=self.tally.evaluated, open_points=open_points, under_way=points
         )
         words = [f"{layers:,} of {max(self._pace.kinds, layers):,} kinds of layers"] if self._pace.kinds else []
-        words.append(f"{predicted:,} predicted, {max(open_points - points, 0):,.0f} of {self.tally.space:,} may be better")
+        words.append(
+            f"{predicted:,} predicted, {max(open_points - points, 0):,.0f} of {self.tally.space:,} may be better"
+        )
         tell(", ".join(words), done=self._pace.share(left), total=1, left_s=left)
 
     def _lowest(self, cut: tuple[float, int] | None) -> tuple[list[Entry], bool]:

@@ -45,9 +45,7 @@ def breakdown(subject: Subject) -> BreakdownSection | None:
     if found is None:
         return None
     names = ("compute", "memory", "exposed_communication", "overhead", "idle")
-    parts: list[StepPart] = [
-        {"name": n, "label": n.replace("_", " "), "seconds": getattr(found, n)} for n in names
-    ]
+    parts: list[StepPart] = [{"name": n, "label": n.replace("_", " "), "seconds": getattr(found, n)} for n in names]
     scenes = [_scene(scene, _layers(subject)) for scene in subject.scenes]
     return {"parts": parts, "scenes": scenes, "whole": None if scenes else _whole(parts)}
 

@@ -137,11 +137,13 @@ def _argument_rows(run: Run) -> list[list[Cell]]:
 
 
 def _temporaries(subject: Subject, run: Run) -> list[list[Cell]]:
-    """What a program works with at its peak: its rows add up to the temporaries, also where a compiler has put them in one block."""
+    """What a program works with at its peak: rows add up to the temporaries, also where a compiler has put them in one block."""
     found = peak_buffers(run.lowered, run.device)
     rows = _temporary_rows(subject, found)
     if found.between:
-        said = "room between buffers in the compiler's block" if found.between > 0 else "held by the compiler in one place"
+        said = (
+            "room between buffers in the compiler's block" if found.between > 0 else "held by the compiler in one place"
+        )
         rows.append([found.between, said, "", "temporary", ""])
     return rows
 

@@ -44,11 +44,13 @@ class HowPredicted(PageRequest):
     def said(self) -> dict[str, str]:
         """How it is predicted, as options of the tool.
 
-        What is as usual is not said, as a stack may bring its own; where kernels come from is, as searches and predictions differ in
-        what is usual there.
+        What is as usual is not said, as a stack may bring its own; where kernels come from is, as searches and predictions differ
+        in what is usual there.
         """
         given = self.how()
-        return {name: value for name, value in given.items() if name == "lowering" or value not in (None, USUAL.get(name))}
+        return {
+            name: value for name, value in given.items() if name == "lowering" or value not in (None, USUAL.get(name))
+        }
 
 
 class Configuration(HowPredicted):
@@ -163,7 +165,9 @@ class SearchState(BaseModel):
     state: Literal["running", "done", "stopped", "failed"]
     seconds: float
     said: str = ""
-    share: float | None = Field(default=None, description="Of the search's time that has passed, as far as that is known.")
+    share: float | None = Field(
+        default=None, description="Of the search's time that has passed, as far as that is known."
+    )
     title: str = ""
     objectives: list[str] = Field(default_factory=list)
     points: list[dict[str, Any]] = Field(default_factory=list)

@@ -188,8 +188,8 @@ def aliased_outputs(lowered: LoweredProgram) -> dict[int, int]:
 def temporary_buffers(lowered: LoweredProgram, device: Device) -> list[LiveBuffer]:
     """The buffers of a step's temporaries, each with the moments between which it is needed.
 
-    Of a compiler's kernels too: it puts temporaries into one block by the live ranges of its instructions in the order that it has
-    given them, which is the schedule's.
+    Of a compiler's kernels too: it puts temporaries into one block by the live ranges of its instructions in the order that it
+    has given them, which is the schedule's.
     """
     by_value = {lowered.schedule.outputs[position]: value for position, value in aliased_outputs(lowered).items()}
     needs = needs_once_timed if lowered.lowering == "compiled" else kernel_needs

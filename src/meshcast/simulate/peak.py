@@ -34,8 +34,8 @@ class Peak:
     Attributes:
         kernel: What runs then; None between kernels.
         buffers: What is there, the largest first.
-        between: Bytes besides, where a compiler has assigned one block to all temporaries (`between_buffers`): with them the sizes
-            add up to the temporaries.
+        between: Bytes besides, where a compiler has assigned one block to all temporaries (`between_buffers`): with them
+            the sizes add up to the temporaries.
     """
 
     kernel: Kernel | None

@@ -52,7 +52,7 @@ def test_folders_of_comparisons_are_listed_and_open_as_reports(page: TestClient,
     folder.write(compared)
     listed = {each["name"]: each for each in page.get("/api/runs").json()["runs"]}["compare-tiny"]
     assert (listed["kind"], listed["state"], listed["evaluated"]) == ("comparison", "done", 2)
-    assert listed["title"] == "llama3-tiny on h200, a100, roofline"
+    assert listed["title"] == "llama3-tiny on h200, a100 by roofline"
     times = {cell.ask.on: cell.step_time_s for cell in compared.cells}
     assert (listed["best"]["on"], listed["best"]["step_time_s"]) == ("h200", times["h200"])
     state = page.get("/api/runs/compare-tiny").json()

@@ -21,7 +21,9 @@ def comparison_listed(folder: Path) -> dict[str, Any]:
     finest = [cell for cell in timed if cell.get("finest") in (None, cell.get("fidelity"))] or timed
     best = min(finest, key=lambda cell: float(cell["step_time_s"]), default={})
     targets, machines, fidelities = ([cell.get(name) for cell in cells] for name in ("target", "on", "fidelity"))
-    title = f"{_several(targets, 'targets')} on {_several(machines, 'machines')}, {_several(fidelities, 'fidelities')}"
+    title = (
+        f"{_several(targets, 'targets')} on {_several(machines, 'machines')} by {_several(fidelities, 'fidelities')}"
+    )
     return {
         "name": folder.name,
         "kind": "comparison",

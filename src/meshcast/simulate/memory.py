@@ -17,13 +17,12 @@ from meshcast.lower import LoweredProgram
 from meshcast.simulate.buffers import (
     KernelNeeds,
     LiveBuffer,
-    kernel_needs,
     lifetimes,
     live_bytes,
     moments,
     most_at_once,
 )
-from meshcast.simulate.scratch import needs_as_compiled, needs_once_timed
+from meshcast.simulate.scratch import kernel_needs, needs_as_compiled, needs_once_timed
 from meshcast.workload import Tensor
 
 

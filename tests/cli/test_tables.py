@@ -11,6 +11,7 @@ from meshcast.base import how_to_install
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.cli import doctor
 from meshcast.cli.app import app
+from meshcast.network.astra.program_files import HOW_TO_GET_ASTRA_SIM
 
 # Four times: a product over a sharded contracting dimension, and a tanh.
 PROGRAM = """
@@ -213,6 +214,20 @@ def test_doctor_names_the_smallest_extra_that_brings_a_part(monkeypatch: pytest.
     monkeypatch.setattr(doctor, "how_to_install", lambda extra: extra)
     fixes = {part.name: doctor._optional(part).fix for part in doctor.PARTS}
     assert (fixes["matplotlib"], fixes["fastapi"], fixes["uvicorn"], fixes["ray"]) == ("plots", "serve", "serve", None)
+
+
+def test_doctor_wraps_sentences_and_keeps_commands_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    command = "pip install " + " ".join(f"package-{n}" for n in range(12))
+    checks = [
+        doctor.Check(name=name, state="missing", detail="", core=False, fix=fix)
+        for name, fix in (("astra-sim", HOW_TO_GET_ASTRA_SIM), ("others", command))
+    ]
+    doctor._print(checks, works=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == [f"    {command}"]
 
 
 @pytest.mark.parametrize(

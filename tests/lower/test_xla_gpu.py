@@ -16,6 +16,7 @@ from meshcast.base.cache import cache_folder
 from meshcast.base.child import ChildCrashedError, ChildFailedError, ChildTimedOutError
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.hardware import device_names, load_device
+from meshcast.jobs import predict_with_job
 from meshcast.jobs.program.lowering import forget_lowered
 from meshcast.lower.choice import choose_lowering
 from meshcast.lower.compiled import lower_compiled
@@ -24,6 +25,7 @@ from meshcast.lower.xla_gpu.installation import Installation, found_gpu_compiler
 from meshcast.lower.xla_gpu.target import lanes_per_core, target_config
 from meshcast.programs.files import from_bytes
 from meshcast.programs.program import Program
+from meshcast.report import prediction_data, subject_of
 from meshcast.simulate import peak_memory
 
 H200 = load_device("h200")
@@ -243,6 +245,39 @@ class TestCompiling:
         answering(ANSWER)
         found = predict(program, on="h200", fidelity="compiled")
         assert (found.fidelity, found.lowering, found.kernels) == ("compiled", "compiled", 2)
+
+    def test_a_report_has_the_compilers_memory_over_time_and_by_line(self, tmp_path: Path, answering: Any) -> None:
+        """Of three products the first result is there alone, then beside the second; the block has room for one more."""
+        type, size = "tensor<512x512xbf16>", 512 * 512 * 2
+        chain = ((1, "a", "b"), (2, "1", "b"), (3, "2", "1"))
+        lines = [
+            f"%{n} = stablehlo.dot_general %{one}, %{other}, contracting_dims = [1] x [0] : ({type}, {type}) -> {type} "
+            f'loc("product_{n}"("model.py":{n}:3))'
+            for n, one, other in chain
+        ]
+        text = "\n".join(
+            (f"func.func public @main(%a: {type}, %b: {type}) -> {type} {{", *lines, f"return %3 : {type}", "}")
+        )
+        made = [
+            f"{'ROOT ' if n == 3 else ''}%p{n} = bf16[512,512]{{1,0}} dot(%{'p' * one.isdigit()}{one}, "
+            f"%{'p' * other.isdigit()}{other}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, "
+            f'metadata={{op_name="product_{n}"}}'
+            for n, one, other in chain
+        ]
+        head = "HloModule m, is_scheduled=true\n\nENTRY %main {"
+        given = [f"%{name} = bf16[512,512]{{1,0}} parameter({at})" for at, name in enumerate("ab")]
+        hlo = "\n  ".join((head, *given, *made)) + "\n}\n"
+        answering({"hlo": hlo, "arguments": 2 * size, "outputs": size, "temporaries": 3 * size, "aliased": 0})
+        program = from_bytes(text.encode(), name="chain", where="chain.mlir")
+        found = subject_of(*predict_with_job(program, Options(on="h200", lowering="compiled")))
+        section = prediction_data(found, traces=False, only=("memory",))["sections"]["memory"]
+        (scene,) = section["scenes"]
+        assert max(scene["total"]["values"]) == section["peak"] == found.prediction.memory.peak
+        parts = {part["name"]: sorted({*part["values"]}) for part in scene["parts"]}
+        assert parts["temporaries"] == [size, 2 * size]
+        assert parts["room between buffers"] == [size]
+        rows = [row for row in section["buffers"]["rows"] if row[3] == "temporary"]
+        assert [(row[0], row[4]) for row in rows] == [(size, "model.py:1"), (size, "model.py:2"), (size, "")]
 
     def test_lowerings_are_kept_apart(self, program: Program, answering: Any) -> None:
         answering(ANSWER)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshcast.hardware import Conditions
-from meshcast.jobs import ProgramJob
-from meshcast.report import Subject, prediction_data
+from meshcast.jobs import ProgramJob, predict_with_job
+from meshcast.lower import CompiledMemory
+from meshcast.options import Options
+from meshcast.report import Subject, prediction_data, subject_of
 from meshcast.report.assets import HERE
 from meshcast.report.breakdown import breakdown
 from meshcast.report.choosing import evenly
@@ -28,9 +31,10 @@ from meshcast.report.roofline import roofline
 from meshcast.report.subject import Scene
 from meshcast.report.summary import summary_section
 from meshcast.report.timeline import NANOSECONDS, _blocks, _count, timeline_section
-from meshcast.simulate import peak_buffers
+from meshcast.simulate import memory_by_kernel, peak_buffers
 from meshcast.traces.slices import Description, Slice
 from tests.captured_programs import with_tracebacks
+from tests.jobs.traced.jobs import collective, compute, job
 from tests.report.conftest import HOSTILE, TINY, asked
 
 
@@ -204,12 +208,40 @@ def test_buffers_at_the_peak_add_up(single: Subject) -> None:
     assert isinstance(single.job, ProgramJob)
     run = single.job.run
     peak = peak_buffers(run.lowered, run.device)
-    assert peak is not None
+    assert peak.between == 0
     assert sum(each.size for each in peak.buffers) == run.memory.temporaries
     section = memory_section(single)
     assert section["buffers"] is not None
     assert sum(row["bytes"] for row in rows(section["buffers"])) == run.memory.arguments + run.memory.temporaries
     assert max(section["scenes"][0]["total"]["values"]) == run.memory.peak == section["peak"]
+
+
+@pytest.mark.parametrize("more", [1000, 0, -1000])
+def test_a_block_that_a_compiler_has_assigned_is_told_buffer_by_buffer(single: Subject, more: int) -> None:
+    """One that is larger has room between its buffers; of one that is smaller no more is there at once than it holds."""
+    assert isinstance(single.job, ProgramJob)
+    run = single.job.run
+    live = peak_buffers(run.lowered, run.device)
+    block = CompiledMemory(
+        arguments=run.memory.arguments, outputs=run.memory.outputs, temporaries=run.memory.temporaries + more, aliased=0
+    )
+    assigned = replace(run.lowered, memory=block)
+    peak = peak_buffers(assigned, run.device)
+    assert (peak.buffers, peak.between) == (live.buffers, more)
+    by_kernel = memory_by_kernel(assigned, run.device)
+    assert max(by_kernel.values()) == run.memory.temporaries + min(more, 0)
+    assert len(set(by_kernel.values())) > 1
+
+
+def test_the_step_of_a_trace_is_told_by_its_parts(tmp_path: Path) -> None:
+    """Two kernels and a collective behind them, as recorded: nothing of it overlaps."""
+    prefix = job(tmp_path, [[compute(1, 100), collective(2, 50, 1), compute(3, 200, 2)]] * 2, {"0": [0, 1]})
+    section = breakdown(subject_of(*predict_with_job(prefix, Options(on="dgx-h100"))))
+    assert section is not None
+    assert section["whole"] is not None
+    told = {row["part"]: row["time"] for row in rows(section["whole"])}
+    assert told["exposed communication"] == pytest.approx(50e-6)
+    assert sum(told.values()) == pytest.approx(350e-6)
 
 
 def test_roofs_are_the_data_sheets_and_points_lie_below(single: Subject) -> None:

@@ -53,4 +53,4 @@ class SmallWorker(PageWorker):
 
 
 if __name__ == "__main__":
-    work(SmallWorker, memory_bytes=int(sys.argv[1]))
+    work(SmallWorker, memory_bytes=int(sys.argv[1]), folder=sys.argv[2])

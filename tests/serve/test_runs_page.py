@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from meshcast.base import child_environment, python_command
+from meshcast.evidence.comparison import compare
+from meshcast.evidence.comparison.folder import RunFolder
 from meshcast.explore import Outcome, Point
 from meshcast.report import write_report
 
@@ -78,6 +81,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     _run(runs, "tuned", "llama3-tiny", **tuned)
     _run(runs, "20261117-config", str(runs / "20261117-config.config.json"), fidelity="roofline")
     (runs / "20261117-config.config.json").write_text(json.dumps(CONFIG))
+    compared = compare("llama3-tiny", on=["h200", "a100"], fidelities="roofline", settings={"batch": "2", "seq": "64"})
+    RunFolder.opened(runs / "compared").write(compared)
     command = python_command("meshcast", "serve", "--port", "0", "--workers", "1", "--runs", str(runs))
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=child_environment())
     assert process.stderr is not None
@@ -176,13 +181,113 @@ def test_a_phone_shows_every_cell_of_a_run(window: Any, address: str) -> None:
     cut = """all => all.filter(cell => { const box = cell.getBoundingClientRect();
         return box.left < 0 || box.right > innerWidth || cell.scrollWidth > cell.clientWidth + 1 || !box.width; })
         .map(cell => cell.dataset.label)"""
-    assert window.locator("tr[data-run] td").count() == 21
+    assert window.locator("tr[data-run] td").count() == 32
     assert window.eval_on_selector_all("tr[data-run] td", cut) == []
     sides = "all => [...new Set(all.map(cell => getComputedStyle(cell).textAlign))]"
     assert window.eval_on_selector_all("tr[data-run] td", sides) == ["left"]
     assert window.evaluate(
         "(each => each.scrollWidth <= each.clientWidth)(document.querySelector('#runs-list .scroll'))"
     )
+
+
+def test_points_fit_a_phone_and_every_column_has_a_name(window: Any, address: str) -> None:
+    window.set_viewport_size({"width": 390, "height": 844})
+    window.goto(f"{address}#view=search&run=explored")
+    window.wait_for_selector("tr[data-point]")
+    assert window.eval_on_selector_all(".points th", "all => all.filter(each => !each.textContent.trim()).length") == 0
+    assert window.eval_on_selector_all(".scroll", "all => all.every(each => each.scrollWidth <= each.clientWidth)")
+    assert window.eval_on_selector_all("main h1", "all => all.filter(each => each.checkVisibility()).length") == 1
+
+
+def test_a_comparison_opens_as_its_report(window: Any, address: str) -> None:
+    window.goto(f"{address}#view=runs")
+    window.click("tr[data-run=compared] button")
+    window.wait_for_url("**/reports/*")
+    assert "llama3-tiny" in window.text_content("body")
+
+
+def test_a_view_that_is_chosen_before_the_catalogue_is_there_is_shown(window: Any, address: str) -> None:
+    """Its form is made of the catalogue, and nothing may take the view's place once that has come."""
+    waiting: list[Any] = []
+    window.route("**/api/catalogue", lambda to: waiting.append(to))
+    window.goto(f"{address}#view=predict")
+    window.click("[data-view=search]")
+    waiting[0].continue_()
+    window.wait_for_selector("#search-start")
+
+
+def test_a_search_takes_what_predict_sets(window: Any, address: str) -> None:
+    config = {
+        "kind": "model", "model": "llama3-tiny", "on": ["h200"], "devices": 2, "plan": "fsdp=2", "mode": "forward",
+        "settings": {"batch": "8"}, "fidelity": "roofline", "network": "flow", "clocks": "burst", "stack": "xla",
+    }  # fmt: skip
+    packed = base64.urlsafe_b64encode(json.dumps({"v": 1, "a": 0, "c": [config]}).encode()).decode().rstrip("=")
+    begun = {"name": "explored", "state": "running", "seconds": 0}
+    window.route("**/api/searches", lambda to: to.fulfill(status=201, json=begun))
+    window.goto(f"{address}#view=search&s={packed}")
+    window.wait_for_selector("html[data-ready]")
+    with window.expect_request("**/api/searches") as sent:
+        window.click("#search-start")
+    asked = json.loads(sent.value.post_data)
+    assert asked == {
+        "model": "llama3-tiny", "on": ["h200"], "devices": [2], "objectives": ["time", "memory"], "fixed": "",
+        "settings": {"batch": "8", "mode": "forward"}, "fidelity": "roofline", "network": "flow", "lowering": "modelled",
+        "clocks": "burst", "stack": "xla",
+    }  # fmt: skip
+    assert "network=flow" in window.text_content("#search-form")
+
+
+def test_a_running_search_has_one_bar(window: Any, address: str) -> None:
+    said = "12 of 53 kinds of layers, 0 predicted, 750 of 753 may be better, about 600 s left"
+    state = {
+        "name": "explored",
+        "state": "running",
+        "seconds": 40,
+        "share": 0.07,
+        "said": said,
+        "found": 0,
+        "points": [],
+    }
+    window.route("**/api/runs/explored", lambda to: to.fulfill(json={**state, "objectives": ["time"], "title": "x"}))
+    window.goto(f"{address}#view=search&run=explored")
+    window.wait_for_selector(".far progress")
+    assert float(window.eval_on_selector(".far progress", "each => each.value")) == 0.07
+    assert said in window.text_content("#search-answer")
+    assert window.text_content("#search-answer").count("may be better") == 1
+
+
+def test_later_questions_of_a_card_are_those_of_its_first(window: Any, address: str) -> None:
+    """The form is changed while the first answer comes: its plan does not divide until the server has moved it."""
+    config = {
+        "kind": "model",
+        "model": "llama3-tiny",
+        "on": ["h200"],
+        "devices": 4,
+        "plan": "fsdp=4",
+        "settings": {"batch": "8"},
+    }
+    packed = base64.urlsafe_b64encode(json.dumps({"v": 1, "a": 0, "c": [config]}).encode()).decode().rstrip("=")
+    asked: list[dict[str, Any]] = []
+    held: list[Any] = []
+
+    def answer(to: Any) -> None:
+        if to.request.method == "POST":
+            asked.append(json.loads(to.request.post_data))
+        to.continue_()
+
+    window.route("**/api/sections*", answer)
+    window.goto(f"{address}#view=predict&s={packed}")
+    window.wait_for_selector("#plan-tp")
+    window.wait_for_selector('[data-card="0"] #headline')
+    window.route("**/api/choices*", lambda to: held.append(to))  # the server takes its time to move the plan
+    window.select_option("#plan-tp", "2")
+    window.wait_for_selector('[data-card="0"][data-whole]')
+    assert {(each["plan"], each["devices"]) for each in asked} == {("fsdp=4", 4)}
+
+    for each in held:
+        each.continue_()
+    window.unroute("**/api/choices*")
+    window.wait_for_selector('[data-card="0"] header .sub:has-text("fsdp=2,tp=2")')
 
 
 # What the picture of parallel coordinates has for letters, as boxes on the screen; reports draw it as SVG.

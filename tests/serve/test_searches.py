@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from meshcast.evidence.comparison import compare
+from meshcast.evidence.comparison.folder import RunFolder
 from meshcast.explore import Outcome, Point, read_space
 from meshcast.serve.limits import ServeLimits
 from meshcast.serve.messages import SearchRequest
@@ -28,6 +30,40 @@ def test_a_request_is_a_space(tmp_path: Path) -> None:
     assert read.space.plans == {"tp": (2,), "remat": ("full",)}
     assert read.asked["objectives"] == ("time", "memory")
     assert read.space.asked["settings"] == {"batch": "8"}
+
+
+def test_a_search_is_predicted_as_predictions_are(tmp_path: Path) -> None:
+    """All that Predict's controls set; what is as usual is left to a stack, as it is there."""
+    how = {"fidelity": "roofline", "network": "flow", "clocks": "burst", "stack": "xla", "lowering": "auto"}
+    asked = SearchRequest(model="llama3-tiny", on=["h200"], devices=[2], settings={"mode": "forward"}, **how)
+    (tmp_path / "space.toml").write_text(space_text(asked, "llama3-tiny"))
+    space = read_space(tmp_path / "space.toml").space
+    assert {name: space.asked[name] for name in how} == how
+    assert space.asked["settings"] == {"mode": "forward"}
+    usual = SearchRequest(model="llama3-tiny", on=["h200"], devices=[2], network="flow")
+    (tmp_path / "space.toml").write_text(space_text(usual, "llama3-tiny"))
+    asked_for = read_space(tmp_path / "space.toml").space.asked
+    assert {name: asked_for[name] for name in how if name in asked_for} == {"network": "flow", "lowering": "modelled"}
+
+
+def test_folders_of_comparisons_are_listed_and_open_as_reports(page: TestClient, runs: Path) -> None:
+    compared = compare("llama3-tiny", on=["h200", "a100"], fidelities="roofline", settings={"batch": "2", "seq": "64"})
+    folder = RunFolder.opened(runs / "compare-tiny")
+    folder.write(compared)
+    listed = {each["name"]: each for each in page.get("/api/runs").json()["runs"]}["compare-tiny"]
+    assert (listed["kind"], listed["state"], listed["evaluated"]) == ("comparison", "done", 2)
+    assert listed["title"] == "llama3-tiny on h200, a100 by roofline"
+    times = {cell.ask.on: cell.step_time_s for cell in compared.cells}
+    assert (listed["best"]["on"], listed["best"]["step_time_s"]) == ("h200", times["h200"])
+    state = page.get("/api/runs/compare-tiny").json()
+    assert (state["kind"], state["title"], state["points"]) == ("comparison", listed["title"], [])
+    made = answered(page, "POST", "/api/runs/compare-tiny/report")
+    assert made.status_code == 200
+    assert "llama3-tiny" in page.get(made.json()["url"]).text
+    (runs / "compare-tiny" / "table.json").write_text("{")
+    listed = {each["name"]: each for each in page.get("/api/runs").json()["runs"]}["compare-tiny"]
+    assert (listed["state"], listed["title"], listed["best"]["step_time_s"]) == ("stopped", "", None)
+    shutil.rmtree(runs / "compare-tiny")
 
 
 def test_a_search_is_started_and_stopped(page: TestClient, runs: Path) -> None:

@@ -80,6 +80,7 @@ from meshcast.base.once import programs_kept as programs_kept
 from meshcast.base.packages import environment_python as environment_python
 from meshcast.base.packages import install_environment as install_environment
 from meshcast.base.packages import install_into as install_into
+from meshcast.base.parent import end_with_parent as end_with_parent
 from meshcast.base.progress import Said as Said
 from meshcast.base.progress import listening as listening
 from meshcast.base.progress import piece as piece

@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from meshcast.base.errors import MeshcastError
 from meshcast.base.interruption import at_end
+from meshcast.base.parent import end_with_parent
 
 READER_BYTES = 8 * 2**30  # what a child may hold that reads what may be damaged, and ask for any size
 LONGEST_LINE = 300  # of what a process says when it dies
@@ -231,7 +232,7 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes) -> tuple[dict[st
 
 
 def serve(answer: Callable[[dict[str, Any], bytes], bytes], *, memory_bytes: int | None = None) -> None:
-    """The child's side: answers requests from stdin on stdout until the parent closes the pipe.
+    """The child's side: answers requests from stdin on stdout until the parent closes the pipe, also in the middle of one.
 
     Only answers may go there: whatever else is printed, by native code on descriptor 1 too, goes to stderr.
 
@@ -241,6 +242,7 @@ def serve(answer: Callable[[dict[str, Any], bytes], bytes], *, memory_bytes: int
     """
     if memory_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    end_with_parent()
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while header := source.readline():

@@ -39,13 +39,14 @@ class _Heard(NamedTuple):
 _heard: ContextVar[_Heard | None] = ContextVar("heard", default=None)
 
 
-def tell(text: str, *, done: int | None = None, total: int | None = None) -> None:
+def tell(text: str, *, done: float | None = None, total: float | None = None, left_s: float | None = None) -> None:
     """Says how far the work is; inside a piece of a larger work (`piece`), how far that is with it.
 
     Args:
         text: In words.
         done: How many of `total` equal pieces are done: then it is also said how long the rest takes at this pace.
         total: How many there are.
+        left_s: How long the rest takes, where somebody knows better than by the pace; it is not told of a piece.
     """
     heard = _heard.get()
     if heard is None:
@@ -54,8 +55,10 @@ def tell(text: str, *, done: int | None = None, total: int | None = None) -> Non
     share = heard.begins + (heard.share * done / total if done is not None and total else 0.0)
     text = ": ".join((*heard.words, text))
     taken = time.monotonic() - heard.since
-    if 0 < share < 1 and taken > ENOUGH_S:
-        text += f", about {format_time(float(f'{taken * (1 - share) / share:.2g}'))} left"
+    if left_s is None or heard.words:
+        left_s = taken * (1 - share) / share if 0 < share < 1 else None
+    if left_s is not None and taken > ENOUGH_S:
+        text += f", about {format_time(float(f'{left_s:.2g}'))} left"
     said = Said(text)
     said.share = share if counted or heard.words else None
     heard.listener(said)

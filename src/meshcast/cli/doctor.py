@@ -16,6 +16,7 @@ from meshcast.base import VERSION, how_to_install, pip_install
 from meshcast.cli import arguments as flags
 
 SCHEMA = "meshcast.doctor/1"
+TO_READ = "build "  # what to do in words, where no single command does it
 # As in pyproject.toml: the releases whose MLIR bindings and Shardy passes this version was written for.
 JAX_FIRST, JAX_BEYOND = (0, 10, 2), (0, 13)
 JAX_RANGE = "0.10.2 to 0.12"
@@ -140,7 +141,7 @@ def _print(checks: list[Check], works: bool) -> None:
                 table.add_row(check.name, check.state, check.detail, style=style)
         console.print(title, style="bold")
         console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    # Commands are copied: each stands on a line of its own, whole, whatever the width is.
+    # Commands are copied: each stands on a line of its own, whole, whatever the width is. Sentences are wrapped.
     fixes: dict[str, list[str]] = {}
     for check in checks:
         if check.fix:
@@ -149,7 +150,10 @@ def _print(checks: list[Check], works: bool) -> None:
         console.print("\nWhat brings the missing ones", style="bold")
     for fix, names in fixes.items():
         console.print(f"  {', '.join(names)}:", soft_wrap=True)
-        console.print(f"    {fix}", soft_wrap=True)
+        if fix.startswith(TO_READ):
+            console.print(Padding(fix, (0, 0, 0, 4), expand=False))
+        else:
+            console.print(f"    {fix}", soft_wrap=True)
 
 
 def all_checks() -> Iterator[Check]:

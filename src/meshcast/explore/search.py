@@ -16,7 +16,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshcast.base import tell
@@ -24,6 +24,7 @@ from meshcast.explore.bounding import LEVELS, Bounder, family_of, key_of
 from meshcast.explore.bounds import PlanBound
 from meshcast.explore.engines import Engine
 from meshcast.explore.measures import Constraints, Known, Objective
+from meshcast.explore.pace import SAMPLED, SearchPace
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Combination, Space
 from meshcast.explore.work import SearchWork
@@ -34,6 +35,7 @@ ROUND = 16  # works that are given out together
 FIRST = 2  # points among them, as long as none is known
 HELD = 50_000  # points that are held at once
 ROUNDING = 1e-9
+COUNTED = 10_000  # points after which it is said how many were counted
 _LOOKED_AT = 64  # points for each work of a round that may have to wait for what is being worked out already
 
 
@@ -127,6 +129,8 @@ class BestFirst:
     _front: list[tuple[float, ...]] = field(default_factory=list)
     _listed: list[tuple[int, Bounder, Plan]] | None = None
     _ruled_out: int = 0
+    _seen: int = 0
+    _pace: SearchPace = field(default_factory=SearchPace)
 
     def run(self, record: Record) -> None:
         """Predicts what has to be predicted, and tells each outcome as it comes.
@@ -134,6 +138,7 @@ class BestFirst:
         Of a large space the `held` points with the lowest bounds are looked at first; then the space is walked again for those
         behind them, until none is left that could be among the best. What is held does not grow with the space.
         """
+        self._pace.top = self.top
         self._count()
         cut: tuple[float, int] | None = None
         while True:
@@ -141,6 +146,7 @@ class BestFirst:
             if not heap:
                 break
             cut = max((least, number) for least, number, _ in heap)
+            self._seen += len(heap)
             self._search(heap, record)
             if not more:
                 break
@@ -152,15 +158,9 @@ class BestFirst:
         heapq.heapify(heap)
         while heap:
             works, waiting = self._round(heap, record)
-            self._work(works, heap, record)
+            self._work(works, heap, record, waiting=len(waiting))
             for candidate in waiting:
                 self._push(heap, candidate)
-            space = self.tally.space
-            tell(
-                f"{self.tally.evaluated} predicted, {len(heap)} of {space} points left",
-                done=space - len(heap),
-                total=space,
-            )
 
     def _walk(self) -> Iterator[tuple[int, Bounder, Plan]]:
         """Every point of the space, in its order."""
@@ -177,6 +177,8 @@ class BestFirst:
         listed: list[tuple[int, Bounder, Plan]] | None = []
         for number, bounder, plan in self._walk():
             self.tally.space = number + 1
+            if number % COUNTED == 0:
+                tell(f"{number:,} points counted")
             if listed is not None:
                 listed.append((number, bounder, plan))
                 if len(listed) > self.held:
@@ -185,7 +187,44 @@ class BestFirst:
             if work is not None:
                 wanted.setdefault(key_of(work), work)
         self._listed = listed
+        self._pace.kinds = len(wanted) + len(self._later_kinds(listed or ()))
         self._probe(list(wanted.values()))
+
+    def _later_kinds(self, listed: Sequence[tuple[int, Bounder, Plan]]) -> set[str]:
+        """Works about layers that the tighter bounds may ask for, by some plans of the space where those are many."""
+        some = listed[:: 1 + len(listed) // SAMPLED]
+        works = (bounder.wanted(plan, level) for _, bounder, plan in some for level in range(1, LEVELS))
+        return {key_of(work) for work in works if work is not None}
+
+    def _behind(self, heap: Sequence[Entry]) -> int:
+        """Points of a large space that are looked at once those that are held have been."""
+        return max(self.tally.space - self._seen, 0) if len(heap) >= self.held else 0
+
+    def _open(self, heap: Sequence[Entry]) -> float:
+        """How many points may still be among the best by all that is known, told by some of them where they are many."""
+        some = heap[:: 1 + len(heap) // SAMPLED]
+        share = sum(self._is_open(candidate) for _, _, candidate in some) / len(some) if some else 0.0
+        return share * (len(heap) + self._behind(heap))
+
+    def _is_open(self, candidate: _Candidate) -> bool:
+        if self._beaten(candidate):
+            return False
+        tightest = candidate.bound.raised(candidate.bounder.bound(candidate.plan, LEVELS - 1))
+        if self.constraints.rule_out(tightest, candidate.bounder.known):
+            return False
+        return not self._beaten(replace(candidate, bound=tightest))
+
+    def _tell(self, open_points: float, layers: int = 0, points: int = 0) -> None:
+        """Says how far the search is, with works of a round that are done and not counted yet."""
+        layers, predicted = self.tally.probes + layers, self.tally.evaluated + points
+        left = self._pace.left_s(
+            layers=layers, predicted=self.tally.evaluated, open_points=open_points, under_way=points
+        )
+        words = [f"{layers:,} of {max(self._pace.kinds, layers):,} kinds of layers"] if self._pace.kinds else []
+        words.append(
+            f"{predicted:,} predicted, {max(open_points - points, 0):,.0f} of {self.tally.space:,} may be better"
+        )
+        tell(", ".join(words), done=self._pace.share(left), total=1, left_s=left)
 
     def _lowest(self, cut: tuple[float, int] | None) -> tuple[list[Entry], bool]:
         """The `held` points with the lowest first bounds behind `cut`, but for what cannot be wanted; whether there are more."""
@@ -272,19 +311,19 @@ class BestFirst:
         family = family_of(point.target, candidate.plan, point.asked)
         return SearchWork(kind="point", point=point, family=family)
 
-    def _work(self, works: list[tuple[_Candidate, SearchWork]], heap: list[Entry], record: Record) -> None:
-        """Has the works of a round done."""
+    def _work(
+        self, works: list[tuple[_Candidate, SearchWork]], heap: list[Entry], record: Record, *, waiting: int
+    ) -> None:
+        """Has the works of a round done, for which so many points wait."""
         found: dict[int, Any] = {}
-        said = (
-            f"{self.tally.evaluated} predicted, {len(works)} under way, {len(heap)} of {self.tally.space} points left"
-        )
-        tell(said, done=max(self.tally.space - len(heap) - len(works), 0), total=self.tally.space)
+        done = {"layers": 0, "point": 0}
+        began, still_open = self._pace.clock(), self._open(heap) + len(works) + waiting
+        self._tell(still_open)
         for number, answer in self.engine.answers([work for _, work in works]):
             found[number] = answer
-            left = len(works) - len(found)
-            space, behind = self.tally.space, self.tally.space - len(heap) - left
-            said = f"{self.tally.evaluated} predicted, {left} under way, {len(heap)} of {space} points left"
-            tell(said, done=max(behind, 0), total=space)
+            done[works[number][1].kind] += 1
+            self._tell(still_open, done["layers"], done["point"])
+        self._pace.note(layers=done["layers"], points=done["point"], seconds=self._pace.clock() - began)
         for number, (candidate, work) in enumerate(works):
             answer = found[number]
             if work.kind == "layers":
@@ -295,11 +334,13 @@ class BestFirst:
                 self._take(candidate, answer, record)
 
     def _probe(self, works: list[SearchWork]) -> None:
-        tell(f"0 of {len(works)} kinds of layers looked at", done=0, total=len(works))
+        began = self._pace.clock()
+        self._tell(self.tally.space)
         for done, (number, answer) in enumerate(self.engine.answers(works), start=1):
             assert not isinstance(answer, Outcome)
             self._layers[key_of(works[number])] = answer
-            tell(f"{done} of {len(works)} kinds of layers looked at", done=done, total=len(works))
+            self._tell(self.tally.space, done)
+        self._pace.note(layers=len(works), points=0, seconds=self._pace.clock() - began)
         self.tally.probes += len(works)
 
     def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from jaxlib import _jax, xla_client
 
+from meshcast.base import end_with_parent
 from meshcast.partition.xla_options import compile_options
 
 
@@ -24,4 +25,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(sys.argv[1:])

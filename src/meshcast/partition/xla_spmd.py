@@ -49,7 +49,7 @@ def partition(program: bytes | str, *, devices: int, timeout_s: float = 300.0, w
         with (folder / "errors").open("wb") as errors:
             child = subprocess.Popen(
                 python_command("meshcast.partition._xla_spmd_child", str(folder / "program"), str(devices)),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=errors,
                 stderr=errors,
                 cwd=folder,
@@ -60,7 +60,7 @@ def partition(program: bytes | str, *, devices: int, timeout_s: float = 300.0, w
             late = child.poll() is None
         finally:
             child.kill()
-            child.wait()
+            child.communicate()
         if text is not None:
             return text
         output = (folder / "errors").read_text(errors="replace")

@@ -36,6 +36,7 @@ class BreakdownSection(TypedDict):
 
     parts: list[StepPart]
     scenes: list[SceneBreakdown]
+    whole: Table | None
 
 
 def breakdown(subject: Subject) -> BreakdownSection | None:
@@ -44,10 +45,19 @@ def breakdown(subject: Subject) -> BreakdownSection | None:
     if found is None:
         return None
     names = ("compute", "memory", "exposed_communication", "overhead", "idle")
-    return {
-        "parts": [{"name": n, "label": n.replace("_", " "), "seconds": getattr(found, n)} for n in names],
-        "scenes": [_scene(scene, _layers(subject)) for scene in subject.scenes],
-    }
+    parts: list[StepPart] = [{"name": n, "label": n.replace("_", " "), "seconds": getattr(found, n)} for n in names]
+    scenes = [_scene(scene, _layers(subject)) for scene in subject.scenes]
+    return {"parts": parts, "scenes": scenes, "whole": None if scenes else _whole(parts)}
+
+
+def _whole(parts: list[StepPart]) -> Table:
+    """The parts of the step as a table, for what has no kernels of ours to tell it by: a trace."""
+    step = sum(each["seconds"] for each in parts)
+    rows: list[list[Cell]] = [
+        [each["label"], each["seconds"], each["seconds"] / step if step else 0.0] for each in parts if each["seconds"]
+    ]
+    rows.sort(key=lambda row: -float(row[1] or 0.0))
+    return table("step-parts", "By part of the step", (column("part"), *_TIME), rows)
 
 
 def _layers(subject: Subject) -> int | None:

@@ -98,7 +98,7 @@ def _buffers(subject: Subject) -> tuple[Table | None, str]:
     if run is not None:
         found = peak_buffers(run.lowered, run.device)
         rows = _argument_rows(run) + _temporaries(subject, run)
-        running = found.kernel.name if found is not None and found.kernel is not None else ""
+        running = found.kernel.name if found.kernel is not None else ""
         at = f"temporaries at their peak, while {running} runs" if running else ""
     elif parts is not None and pipeline is not None:
         rows, at = stage_buffers(parts, pipeline.stages, lambda each: _temporaries(subject, each))
@@ -137,11 +137,15 @@ def _argument_rows(run: Run) -> list[list[Cell]]:
 
 
 def _temporaries(subject: Subject, run: Run) -> list[list[Cell]]:
-    """What a program works with at its peak; of a compiler's own layout one block is all that is known."""
+    """What a program works with at its peak: rows add up to the temporaries, also where a compiler has put them in one block."""
     found = peak_buffers(run.lowered, run.device)
-    if found is not None:
-        return _temporary_rows(subject, found)
-    return [[run.memory.temporaries, "temporaries, in one block that the compiler laid out", "", "temporary", ""]]
+    rows = _temporary_rows(subject, found)
+    if found.between:
+        said = (
+            "room between buffers in the compiler's block" if found.between > 0 else "held by the compiler in one place"
+        )
+        rows.append([found.between, said, "", "temporary", ""])
+    return rows
 
 
 def _temporary_rows(subject: Subject, peak: Peak) -> list[list[Cell]]:

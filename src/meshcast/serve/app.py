@@ -177,7 +177,7 @@ def _add_searches(app: FastAPI) -> None:
         known = []
         for name in asked.on:
             checked = Configuration(
-                model=asked.model, config=asked.config, on=name, settings=asked.settings, fidelity=asked.fidelity
+                model=asked.model, config=asked.config, on=name, settings=asked.settings, **asked.how()
             )
             question = {"kind": "choices", "asked": {**_plain(checked), "devices": 1}}
             answer = await _answer(app, question, b"", wait=app.state.limits.answer_s)

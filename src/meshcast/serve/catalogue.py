@@ -13,6 +13,7 @@ from meshcast.lower import found_gpu_compiler
 from meshcast.options import fidelity_names, stack_names
 from meshcast.programs import setting_value
 from meshcast.serve.questions import builder_target, with_known_names
+from meshcast.serve.wording import on_the_page
 from meshcast.zoo import PLAN_WORDS, SERVE, Builder, Plan, model_named, models
 
 # Settings that a plan decides, or that have a control of their own.
@@ -81,7 +82,7 @@ def choices_answer(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     try:
         found = _offered(builder, target, asked, answer["batch"], training=training)
     except MeshcastError as error:
-        return answer | {"problem": error.to_json()["error"], "plan": asked["plan"], "degrees": {}}
+        return answer | {"problem": on_the_page(error.to_json())["error"], "plan": asked["plan"], "degrees": {}}
     return answer | {
         "plan": str(found.plan),
         "keys": _keys(found.plan),

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from meshcast.serve.usual import USUAL
+
 # A name of a catalogue: no separators of paths, no dots in front, no colon of `module:function`.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 # What a model or hardware may be called besides: as people write it, or by its place on Hugging Face. Looked up, never opened.
@@ -14,6 +16,7 @@ PlanText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,+._-]{0,400}$
 MeshText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,_]{0,200}$")]
 SettingText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9,.+_-]{1,64}$")]
 Part = Literal["summary", "details"]  # of a prediction's sections: what is known at once, and what has to be drawn
+RunKind = Literal["exploration", "comparison"]  # of run folders
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -23,7 +26,34 @@ class PageRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Configuration(PageRequest):
+class HowPredicted(PageRequest):
+    """How something is predicted: what Predict's last controls set, of a configuration and of a search alike."""
+
+    fidelity: Name = "auto"
+    network: Literal["alpha-beta", "flow", "astra", "astra-aware"] = "alpha-beta"
+    lowering: Literal["modelled", "auto"] = Field(
+        default="modelled", description="auto: the real compiler where it is installed, which takes some ten seconds."
+    )
+    clocks: Literal["sustained", "burst"] = "sustained"
+    stack: Name | None = None
+
+    def how(self) -> dict[str, Any]:
+        """How it is predicted, as fields of another request."""
+        return {name: getattr(self, name) for name in HowPredicted.model_fields}
+
+    def said(self) -> dict[str, str]:
+        """How it is predicted, as options of the tool.
+
+        What is as usual is not said, as a stack may bring its own; where kernels come from is, as searches and predictions differ
+        in what is usual there.
+        """
+        given = self.how()
+        return {
+            name: value for name, value in given.items() if name == "lowering" or value not in (None, USUAL.get(name))
+        }
+
+
+class Configuration(HowPredicted):
     """One thing to predict: a model, a Hugging Face configuration or a program, on some hardware, under a plan."""
 
     model: CalledName | None = Field(default=None, description="A model of the zoo, by its name or another.")
@@ -36,13 +66,6 @@ class Configuration(PageRequest):
     plan: PlanText = Field(default="", description="How a model is shared out, as --plan takes it.")
     mesh: MeshText = Field(default="", description="Sizes of a program's mesh, as --mesh takes them.")
     settings: dict[Name, SettingText] = Field(default_factory=dict, max_length=80, description="As --set takes them.")
-    fidelity: Name = "auto"
-    network: Literal["alpha-beta", "flow", "astra", "astra-aware"] = "alpha-beta"
-    lowering: Literal["modelled", "auto"] = Field(
-        default="modelled", description="auto: the real compiler where it is installed, which takes some ten seconds."
-    )
-    clocks: Literal["sustained", "burst"] = "sustained"
-    stack: Name | None = None
     levers: bool = Field(default=False, description="Whether changes are tried to see what would help most.")
 
     @model_validator(mode="after")
@@ -67,7 +90,7 @@ class Configuration(PageRequest):
         return words
 
 
-class SearchRequest(PageRequest):
+class SearchRequest(HowPredicted):
     """A search over plans: everything that shares a model out over some devices, on one or several kinds of hardware."""
 
     model: CalledName | None = None
@@ -80,7 +103,6 @@ class SearchRequest(PageRequest):
         default=["time"], min_length=1, max_length=3
     )
     top: int = Field(default=10, ge=1, le=100)
-    fidelity: Name = "auto"
 
     @model_validator(mode="after")
     def _one_model(self) -> SearchRequest:
@@ -136,12 +158,16 @@ class RunConfig(BaseModel):
 
 
 class SearchState(BaseModel):
-    """A search, running or ended; all of it is in its run folder."""
+    """A search, running or ended, or a comparison; all of it is in its run folder."""
 
     name: str
+    kind: RunKind = "exploration"
     state: Literal["running", "done", "stopped", "failed"]
     seconds: float
     said: str = ""
+    share: float | None = Field(
+        default=None, description="Of the search's time that has passed, as far as that is known."
+    )
     title: str = ""
     objectives: list[str] = Field(default_factory=list)
     points: list[dict[str, Any]] = Field(default_factory=list)

@@ -91,7 +91,7 @@ class WorkerPool:
         self._folder = folder
         self._limits = limits
         self._count = workers
-        self._all = [Child(module, str(limits.memory_bytes), with_its_own=True) for _ in range(workers)]
+        self._all = [Child(module, str(limits.memory_bytes), str(folder), with_its_own=True) for _ in range(workers)]
         self._idle = list(self._all)  # from the end: the last one used has most in its caches
         self._cold = dict.fromkeys(self._all, 0)  # steps of warming up that each has behind it, until it has all
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="page-worker")  # as many: one is idle for each

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Match, Route
 from meshcast.base import MeshcastError, nearest
 from meshcast.serve.messages import Configuration, SearchRequest
 from meshcast.serve.pool import BusyError, PageAnswer, error_body
+from meshcast.serve.wording import on_the_page
 
 JSON = "application/json"
 EXAMPLE = '{"model": "llama3-8b", "on": "dgx-h100", "plan": "fsdp=8", "settings": {"batch": "8"}}'
@@ -45,7 +46,7 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(MeshcastError)
     async def told(request: Request, error: MeshcastError) -> Response:
-        return sent(PageAnswer(status=422, body=json.dumps(error.to_json()).encode()))
+        return sent(PageAnswer(status=422, body=json.dumps(on_the_page(error.to_json())).encode()))
 
     @app.exception_handler(BusyError)
     async def busy(request: Request, error: BusyError) -> Response:

@@ -1,4 +1,5 @@
-"""One search of the page, in a process of its own: it says how far it is in a file, ends on SIGINT, and keeps what it has found.
+"""One search of the page, in a process of its own: it says how far it is in a file, ends on SIGINT or when the server has gone,
+and keeps what it has found.
 
 python -m meshcast.serve.search_process SPACE.toml FOLDER PROGRESS WORKERS
 """
@@ -8,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 from pathlib import Path
 
-from meshcast.base import READER_BYTES, MeshcastError, listen, listening, write_whole
+from meshcast.base import READER_BYTES, MeshcastError, Said, end_with_parent, listen, listening, write_whole
 
 STOPPED = 130  # as shells report a program that Ctrl-C ended
 
@@ -20,8 +22,8 @@ def search(space: Path, folder: Path, progress: Path, workers: int) -> int:
     """Runs the search; the exit code. An error is one object on the standard output."""
     from meshcast.explore import explore_into, read_space
 
-    def note(text: str) -> None:
-        write_whole(progress, text)
+    def note(said: Said) -> None:
+        write_whole(progress, json.dumps({"said": said, "share": said.share}))
 
     try:
         with listening(note):
@@ -38,6 +40,7 @@ def search(space: Path, folder: Path, progress: Path, workers: int) -> int:
 
 if __name__ == "__main__":
     listen()
+    end_with_parent(told=signal.SIGTERM)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     resource.setrlimit(resource.RLIMIT_AS, (READER_BYTES, READER_BYTES))

@@ -1,4 +1,4 @@
-"""Searches that the page starts, and runs that lie in the runs folder: its own, and those of `meshcast explore`."""
+"""Searches that the page starts, and runs that lie in the runs folder: its own, and those of `explore` and `compare`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from typing import Any, Literal
 
 from meshcast.base import InputError, UsageError, child_environment, python_command, write_whole
 from meshcast.explore import read_points
+from meshcast.report import is_comparison
+from meshcast.serve.compared import changed_at, comparison_listed
 from meshcast.serve.limits import ServeLimits
 from meshcast.serve.messages import ErrorBody, SearchRequest, SearchState
 from meshcast.serve.pool import BusyError
+from meshcast.serve.wording import on_the_page
 from meshcast.zoo import Plan
 
 STOP = signal.SIGTERM  # a search inherits what the server ignores: SIGINT, where a script started it in the background
@@ -61,6 +64,11 @@ class RunningSearch:
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
     told: bool = False
+
+    def let_go(self) -> None:
+        """Closes the pipe that its process has seen us by."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
 
 class SearchDesk:
@@ -106,7 +114,7 @@ class SearchDesk:
             with output.open("wb") as out:
                 process = subprocess.Popen(
                     python_command(PROCESS, str(space), str(folder), str(progress), str(self._workers)),
-                    stdin=subprocess.DEVNULL, stdout=out, env=child_environment(), start_new_session=True,
+                    stdin=subprocess.PIPE, stdout=out, env=child_environment(), start_new_session=True,
                 )  # fmt: skip
             title = _title(asked.model or "config.json", asked.devices, asked.on)
             self._running[name] = RunningSearch(
@@ -135,6 +143,12 @@ class SearchDesk:
         """
         search = self._running.get(name)
         folder = self._folder(name) if search is None else search.folder
+        if search is None and is_comparison(folder):
+            listed = comparison_listed(folder)
+            return SearchState(
+                name=name, kind="comparison", state=listed["state"], seconds=0.0, title=listed["title"],
+                found=listed["evaluated"] or 0,
+            )  # fmt: skip
         rows = list(self._rows(folder))
         title = _told_by(folder) if search is None else search.title
         summary = _json_file(folder / SUMMARY)
@@ -149,10 +163,13 @@ class SearchDesk:
             code = STOPPED
         if code is not None and search.ended is None:
             search.ended = time.monotonic()
+            search.let_go()
+        far = _json_file(search.progress) or {}
         return SearchState(
             state="running" if code is None else "done" if code == 0 else "stopped" if code == STOPPED else "failed",
             seconds=(search.ended or time.monotonic()) - search.started,
-            said=_text(search.progress),
+            said=str(far.get("said") or ""),
+            share=far.get("share"),
             objectives=search.objectives,
             error=_error(search, code),
             **common,
@@ -163,17 +180,22 @@ class SearchDesk:
         found = []
         for folder in self._runs.iterdir() if self._runs.is_dir() else ():
             search = self._running.get(folder.name)
-            if not NAME.fullmatch(folder.name) or not (folder / ENVIRONMENT).is_file():
+            if not NAME.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
                 continue
-            changed = max(each.stat().st_mtime for each in folder.iterdir())
+            if is_comparison(folder):
+                found.append(comparison_listed(folder))
+                continue
+            if not (folder / ENVIRONMENT).is_file():
+                continue
             running = search is not None and search.process.poll() is None
             summary = None if running else _json_file(folder / SUMMARY)
             best = (summary or {}).get("best") or [{}]
             found.append(
                 {
                     "name": folder.name,
+                    "kind": "exploration",
                     "state": "running" if running else _ended(summary),
-                    "changed": datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds"),
+                    "changed": changed_at(folder),
                     "title": _told_by(folder) if search is None else search.title,
                     "evaluated": (summary or {}).get("evaluated"),
                     "best": {name: best[0].get(name) for name in ("plan", "on", "devices", "step_time_s", "mfu")},
@@ -191,6 +213,7 @@ class SearchDesk:
                 search.process.wait(timeout=5)
             except subprocess.TimeoutExpired:
                 os.killpg(search.process.pid, signal.SIGKILL)
+            search.let_go()
 
     def folder(self, name: str) -> tuple[Path, float]:
         """Where a run lies, and when something in it has changed last.
@@ -235,7 +258,8 @@ class SearchDesk:
     def _folder(self, name: str) -> Path:
         """The folder of a run: one that lies in the runs folder itself, whatever its name says."""
         folder = self._runs / name
-        if not NAME.fullmatch(name) or folder.is_symlink() or not (folder / ENVIRONMENT).is_file():
+        known = NAME.fullmatch(name) and folder.is_dir() and not folder.is_symlink()
+        if not known or not ((folder / ENVIRONMENT).is_file() or is_comparison(folder)):
             raise KeyError(name)
         return folder
 
@@ -261,7 +285,7 @@ def space_text(asked: SearchRequest, model: str) -> str:
     lines = ['schema = "meshcast.space/1"', f"model = {_toml(model)}", f"on = {_toml(asked.on)}"]
     lines += [f"devices = {_toml(asked.devices)}", "", "[set]"]
     lines += [f"{_toml(name)} = {_toml(text)}" for name, text in asked.settings.items()]
-    lines += ["", "[options]", 'lowering = "modelled"', f"fidelity = {_toml(asked.fidelity)}", "", "[plan]"]
+    lines += ["", "[options]", *(f"{name} = {_toml(value)}" for name, value in asked.said().items()), "", "[plan]"]
     fixed = Plan.parse(asked.fixed) if asked.fixed else None
     names = Plan.names_in(asked.fixed) if asked.fixed else ()
     if fixed is not None and "stack" in names:
@@ -323,7 +347,7 @@ def _error(search: RunningSearch, code: int | None) -> ErrorBody | None:
         return None
     said = _json_file(search.output)
     if said is not None and "error" in said:
-        return ErrorBody(**said["error"])
+        return ErrorBody(**on_the_page(said)["error"])
     return ErrorBody(code="search-died", message=f"the search's process has ended with {code}")
 
 

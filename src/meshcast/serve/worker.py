@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from meshcast.base import BugError, MeshcastError, UsageError, listening, piece, serve, write_whole
 from meshcast.serve.pool import error_body
+from meshcast.serve.usual import USUAL
+from meshcast.serve.wording import on_the_page
 
 if TYPE_CHECKING:
     from meshcast.serve.messages import Part
 
-USUAL = {"fidelity": "auto", "network": "alpha-beta", "lowering": "auto", "clocks": "sustained"}
 WARMING_UP = "llama3-tiny"
 # What to change where an error does not say it: the messages of parsers, which say where they stopped, and why.
 _FIXES = {
@@ -51,7 +52,7 @@ class PageWorker:
                 kind, body = self._answers()[question["kind"]](question, data)
         except MeshcastError as error:
             error.fix = error.fix or _FIXES.get(error.code)
-            return _told({"ok": False}, json.dumps(error.to_json()).encode())
+            return _told({"ok": False}, json.dumps(on_the_page(error.to_json())).encode())
         except MemoryError:
             said = "needs more memory than a worker may have"
             body = error_body("memory-limit", said, fix="the command line has no limit")
@@ -190,9 +191,12 @@ def _note(place: str | None, text: str) -> None:
         write_whole(Path(place), text)
 
 
-def work(kind: type[PageWorker], *, memory_bytes: int) -> None:
-    """Answers questions until the server closes the pipe, in an empty folder."""
-    with tempfile.TemporaryDirectory(prefix="meshcast-page-") as empty:
+def work(kind: type[PageWorker], *, memory_bytes: int, folder: str) -> None:
+    """Answers questions until the server closes the pipe, in an empty folder.
+
+    That lies in the server's own, which takes it away: a worker is killed, and takes nothing away itself.
+    """
+    with tempfile.TemporaryDirectory(prefix="page-", dir=folder) as empty:
         os.chdir(empty)
         serve(kind().answer, memory_bytes=memory_bytes)
 
@@ -201,4 +205,4 @@ if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     # As the command has it, so that both give the same numbers to the last bit.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    work(PageWorker, memory_bytes=int(sys.argv[1]))
+    work(PageWorker, memory_bytes=int(sys.argv[1]), folder=sys.argv[2])

@@ -34,6 +34,7 @@ from meshcast.simulate.launches import hidden_launches as hidden_launches
 from meshcast.simulate.launches import launches_inside as launches_inside
 from meshcast.simulate.matching import check_matching as check_matching
 from meshcast.simulate.memory import MemoryUse as MemoryUse
+from meshcast.simulate.memory import between_buffers as between_buffers
 from meshcast.simulate.memory import memory_by_kernel as memory_by_kernel
 from meshcast.simulate.memory import peak_memory as peak_memory
 from meshcast.simulate.network import KernelNetwork as KernelNetwork

@@ -14,8 +14,15 @@ from dataclasses import dataclass
 from meshcast.base import KeptBeside, Rows, format_bytes, shown
 from meshcast.hardware import Device
 from meshcast.lower import LoweredProgram
-from meshcast.simulate.buffers import KernelNeeds, LiveBuffer, lifetimes, live_bytes, moments, most_at_once
-from meshcast.simulate.scratch import needs_as_compiled, needs_once_timed
+from meshcast.simulate.buffers import (
+    KernelNeeds,
+    LiveBuffer,
+    lifetimes,
+    live_bytes,
+    moments,
+    most_at_once,
+)
+from meshcast.simulate.scratch import kernel_needs, needs_as_compiled, needs_once_timed
 from meshcast.workload import Tensor
 
 
@@ -177,18 +184,40 @@ def aliased_outputs(lowered: LoweredProgram) -> dict[int, int]:
     return pairs
 
 
-def memory_by_kernel(lowered: LoweredProgram, device: Device) -> dict[int, int] | None:
-    """Bytes of temporaries that live while a kernel runs, by the kernel's identity.
+def temporary_buffers(lowered: LoweredProgram, device: Device) -> list[LiveBuffer]:
+    """The buffers of a step's temporaries, each with the moments between which it is needed.
 
-    A kernel that stands at several places has the most of them. None where a compiler has assigned all temporaries to one
-    allocation, which is there for the whole step.
+    Of a compiler's kernels too: it puts temporaries into one block by the live ranges of its instructions in the order that it
+    has given them, which is the schedule's.
     """
-    if lowered.memory is not None:
-        return None
     by_value = {lowered.schedule.outputs[position]: value for position, value in aliased_outputs(lowered).items()}
-    order, live = live_bytes(outside_outputs(lifetimes(lowered.schedule, lowered.tensors, by_value, device)))
+    needs = needs_once_timed if lowered.lowering == "compiled" else kernel_needs
+    return outside_outputs(lifetimes(lowered.schedule, lowered.tensors, by_value, device, needs=needs))
+
+
+def between_buffers(lowered: LoweredProgram, device: Device) -> int:
+    """By how many bytes the block that a compiler has assigned is larger than all buffers that are needed at once.
+
+    `temporaries - max over moments of live bytes`: what lies between buffers and cannot be used, and what our live ranges do not
+    tell; negative where the compiler has put buffers in the same place that we count apart. 0 where no compiler has assigned any.
+    """
+    if lowered.memory is None:
+        return 0
+    most = max(live_bytes(temporary_buffers(lowered, device))[1], default=0)
+    return peak_memory(lowered, device).temporaries - most
+
+
+def memory_by_kernel(lowered: LoweredProgram, device: Device) -> dict[int, int]:
+    """Bytes of temporaries that are needed while a kernel runs, by the kernel's identity.
+
+    A kernel that stands at several places has the most of them. Where a compiler has assigned one block to all temporaries, no
+    more of them are there at once than it holds.
+    """
+    order, live = live_bytes(temporary_buffers(lowered, device))
+    most = peak_memory(lowered, device).temporaries
     found: dict[int, int] = {}
     for moment, kernel in moments(lowered.schedule):
         at = bisect_right(order, moment) - 1
-        found[id(kernel)] = max(found.get(id(kernel), 0), live[at] if at >= 0 else 0)
+        here = min(live[at], most) if at >= 0 else 0
+        found[id(kernel)] = max(found.get(id(kernel), 0), here)
     return found

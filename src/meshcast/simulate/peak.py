@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from meshcast.hardware import Device
 from meshcast.lower import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule
-from meshcast.simulate.buffers import lifetimes, live_bytes, moments
-from meshcast.simulate.memory import aliased_outputs, outside_outputs
+from meshcast.simulate.buffers import live_bytes, moments
+from meshcast.simulate.memory import between_buffers, temporary_buffers
 from meshcast.workload import Tensor
 
 
@@ -33,23 +33,24 @@ class Peak:
 
     Attributes:
         kernel: What runs then; None between kernels.
-        buffers: What is there, the largest first; their sizes add up to the temporaries.
+        buffers: What is there, the largest first.
+        between: Bytes besides, where a compiler has assigned one block to all temporaries (`between_buffers`): with them
+            the sizes add up to the temporaries.
     """
 
     kernel: Kernel | None
     buffers: tuple[PeakBuffer, ...]
+    between: int = 0
 
 
-def peak_buffers(lowered: LoweredProgram, device: Device) -> Peak | None:
-    """The buffers at the peak; None where a compiler has assigned all temporaries to one allocation."""
-    if lowered.memory is not None:
-        return None
+def peak_buffers(lowered: LoweredProgram, device: Device) -> Peak:
+    """The buffers at the peak, by the live ranges of what the schedule's kernels write, whoever has made the schedule."""
     schedule, tensors = lowered.schedule, lowered.tensors
-    by_value = {schedule.outputs[position]: value for position, value in aliased_outputs(lowered).items()}
-    buffers = outside_outputs(lifetimes(schedule, tensors, by_value, device))
+    buffers = temporary_buffers(lowered, device)
+    between = between_buffers(lowered, device)
     order, live = live_bytes(buffers)
     if not order:
-        return Peak(kernel=None, buffers=())
+        return Peak(kernel=None, buffers=(), between=between)
     moment = order[max(range(len(order)), key=lambda place: live[place])]
     writers = dict(_writers(schedule))
     there = sorted((each for each in buffers if each.start <= moment <= each.end), key=lambda each: -each.size)
@@ -63,6 +64,7 @@ def peak_buffers(lowered: LoweredProgram, device: Device) -> Peak | None:
             )
             for each in there
         ),
+        between=between,
     )
 
 

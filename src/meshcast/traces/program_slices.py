@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ from meshcast.estimate import idle_watts
 from meshcast.hardware import FROM_HOST, TO_HOST
 from meshcast.jobs import Run, check_drawable
 from meshcast.lower import Kernel
-from meshcast.simulate import COMMUNICATION, COPY, Repeat, Span, Timeline, memory_by_kernel
+from meshcast.simulate import COMMUNICATION, COPY, Repeat, Span, Timeline, between_buffers, memory_by_kernel
 from meshcast.traces.slices import (
     COMPUTE_TRACK,
     COPY_TRACK,
@@ -28,6 +28,7 @@ from meshcast.workload import Collective
 
 # Slices of all kinds of ranks, some 30 MB of Perfetto, up to which loops are unrolled unless told otherwise.
 MOST_UNROLLED = 200_000
+BETWEEN = "room between buffers"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -281,12 +282,16 @@ def _alike(run: Run) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
 
 
 def memory_levels(run: Run, program: ProgramSlices) -> tuple[Level, ...]:
-    """Bytes held over time: arguments by their role and outputs for the whole step, temporaries as kernels need them."""
+    """Bytes held over time: arguments by their role and outputs for the whole step, temporaries as kernels need them.
+
+    Of a compiler's block what no buffer ever takes is held for the whole step.
+    """
     memory = run.memory
     constant: dict[str, float] = dict(memory.by_role)
     rest = memory.arguments - sum(memory.by_role.values())
     constant["other arguments"] = rest
     constant["outputs"] = memory.outputs - memory.aliased
+    constant[BETWEEN] = max(0, between_buffers(run.lowered, run.device))
     fixed = [
         Level(name=f"memory: {role.replace('_', ' ')}", unit="B", steps=((0.0, float(size)),))
         for role, size in constant.items()
@@ -303,9 +308,7 @@ def memory_levels(run: Run, program: ProgramSlices) -> tuple[Level, ...]:
 
 
 def _temporaries(run: Run, program: ProgramSlices) -> tuple[tuple[float, float], ...]:
-    by_kernel: Mapping[int, int] | None = memory_by_kernel(run.lowered, run.device)
-    if by_kernel is None:  # a compiler has put all of them into one block, held from start to end
-        return ((0.0, float(run.memory.temporaries)),)
+    by_kernel = memory_by_kernel(run.lowered, run.device)
     kernels = {id(program.described(kernel)): by_kernel[id(kernel)] for kernel, _ in run.executed}
     found: list[tuple[float, float]] = []
     drawn = sorted(program.slices(Arrows(rank=0, ranks=1)), key=lambda each: each.start)

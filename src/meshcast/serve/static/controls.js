@@ -8,7 +8,7 @@ import { forget, refresh, draw } from "./results.js";
 
 let catalogue = null;
 let choices = null; // of the active configuration
-let asking = null;
+const asking = new WeakMap(); // by configuration: who waits for what it can be changed to
 export const give = (found) => { catalogue = found; };
 
 const config = () => state.configs[state.active];
@@ -22,12 +22,21 @@ export function slots() {
   replace(document.getElementById("slots"), made);
 }
 
-function select(index) { state.active = index; choices = null; remember(); slots(); form(); draw(); offer(); }
+function select(index) {
+  change.now(); // a change that was about to be carried out belongs to the configuration that it was made to
+  state.active = index;
+  choices = null;
+  remember();
+  slots();
+  form();
+  draw();
+  return offer(config());
+}
 
 function add() {
   state.configs.push(structuredClone(config()));
-  select(state.configs.length - 1);
-  refresh(state.active);
+  const mine = state.configs.at(-1);
+  select(state.configs.length - 1).then((fits) => answer(mine, fits)); // the copied plan may be half changed: what divides is asked first
 }
 
 function remove(index) {
@@ -39,30 +48,38 @@ function remove(index) {
 }
 
 // A change: the plan is moved to what divides first, then the prediction is asked for.
-const changed = debounce(120, () => offer().then((fits) => { settled(); remember(); if (fits) refresh(state.active); else draw(); }));
+const change = debounce(120, (mine) => offer(mine).then((fits) => { settled(); remember(); answer(mine, fits); }));
+const changed = () => {
+  asking.get(config())?.abort(); // what it brings was asked before this change, and must not take its place
+  change(config());
+};
+
+function answer(mine, fits) {
+  const place = state.configs.indexOf(mine);
+  if (place < 0) return; // it was taken away
+  if (fits) refresh(place); else draw();
+}
 
 function set(name, value) { config()[name] = value; changed(); }
 
-async function offer() {
-  const mine = config();
-  if (mine.kind === "program" || (mine.kind === "config" && !mine.config.trim())) { choices = null; form(); return true; }
-  if (asking) asking.abort();
-  const stop = asking = new AbortController();
+async function offer(mine) {
+  const shown = (found) => { if (mine === config()) { choices = found; form(); } };
+  if (asking.has(mine)) asking.get(mine).abort();
+  if (mine.kind === "program" || (mine.kind === "config" && !mine.config.trim())) { shown(null); return true; }
+  const stop = new AbortController();
+  asking.set(mine, stop);
   try {
     const found = await call("POST", "/api/choices", { ...asked(mine, mine.on[0]) }, { signal: stop.signal });
-    if (mine !== config()) return true;
-    choices = found;
     if (found.plan !== undefined && !found.problem) mine.plan = found.plan;
     // A link may call them otherwise: from here on they have the names that the controls offer.
     if (mine.kind === "model") { mine.model = found.name; mine.mode = found.mode; delete mine.settings.mode; }
     mine.on[0] = found.on;
-    form();
+    shown(found);
     return true;
   } catch (error) {
     if (error.name === "AbortError") return false;
     if (!(error instanceof Problem)) throw error;
-    choices = null;
-    form();
+    shown(null);
     return true;
   }
 }
@@ -201,8 +218,7 @@ function how(mine, open) {
 export function open(point) {
   const mine = { ...fresh(), ...point };
   if (state.configs.length < MOST && state.configs.length > 1) state.configs.push(mine); else state.configs[state.active] = mine;
-  select(state.configs.indexOf(mine));
-  refresh(state.active);
+  select(state.configs.indexOf(mine)).then((fits) => answer(mine, fits));
 }
 
-export async function begin() { slots(); form(); await offer(); remember(); state.configs.forEach((_, index) => refresh(index)); }
+export async function begin() { slots(); form(); await offer(config()); remember(); state.configs.forEach((_, index) => refresh(index)); }

@@ -36,7 +36,10 @@ export function notice(text, kind = "info") {
 // What went wrong is over: something else was done, and it went well.
 export function settled() { if (document.getElementById("notice").dataset.kind === "error") notice(""); }
 
+// The last of several calls, once no other has come for a while; `now` makes one that waits at once.
 export function debounce(wait, call) {
-  let pending = 0;
-  return (...given) => { clearTimeout(pending); pending = setTimeout(() => call(...given), wait); };
+  let pending = 0, waiting = null;
+  const now = () => { clearTimeout(pending); const due = waiting; waiting = null; if (due) due(); };
+  const later = (...given) => { clearTimeout(pending); waiting = () => call(...given); pending = setTimeout(now, wait); };
+  return Object.assign(later, { now });
 }

@@ -7,6 +7,8 @@ import { redraw } from "./sections.js";
 import { give as giveSearch, runsList, searchForm, watch } from "./search.js";
 import { recall, remember, state } from "./state.js";
 
+let loaded = false; // whether the catalogue is there, which forms are made of
+
 function show(view) {
   settled();
   state.view = view;
@@ -14,8 +16,8 @@ function show(view) {
   for (const button of document.querySelectorAll(".tabs button")) {
     if (button.dataset.view === view) button.setAttribute("aria-current", "page"); else button.removeAttribute("aria-current");
   }
-  if (view === "search") searchForm();
-  if (view === "runs") runsList();
+  if (loaded && view === "search") searchForm();
+  if (loaded && view === "runs") runsList();
   remember();
 }
 
@@ -50,15 +52,15 @@ async function start() {
   try { kept = localStorage.getItem("meshcast-theme"); } catch { /* none is kept */ }
   if (THEMES.includes(kept)) theme(kept);
   recall();
-  const view = state.view;
   notice("starting …");
   const catalogue = await call("GET", "/api/catalogue", undefined, { heard: (job) => notice(`starting … ${job.seconds.toFixed(0)} s`) });
   notice("");
   giveControls(catalogue);
   giveSearch(catalogue, show);
+  loaded = true;
   const running = state.run;
-  show(view);
-  if (running && view === "search") watch(running);
+  show(state.view); // as the link says, or as was clicked meanwhile
+  if (running && state.view === "search") watch(running);
   await begin();
   document.documentElement.dataset.ready = "yes";
 }

@@ -9,11 +9,12 @@ import { asked, command, LETTERS, state } from "./state.js";
 const shown = new Map(); // by configuration's place: what its card shows, and who waits for it
 
 export async function refresh(place) {
-  const config = state.configs[place];
+  // As it is now: what is changed while answers come has a question of its own, once the server has moved its plan to what divides.
+  const config = structuredClone(state.configs[place]);
   const before = shown.get(place);
   if (before) before.stop.abort();
   const stop = new AbortController(), signal = stop.signal;
-  const card = { stop, answers: before ? before.answers : new Map(), view: before ? before.view : null, status: "working", later: "", whole: false, problem: null };
+  const card = { stop, answers: before ? before.answers : new Map(), view: before ? before.view : null, config, status: "working", later: "", whole: false, problem: null };
   shown.set(place, card);
   draw();
   if (config.kind === "program" && !config.program) return finish(card, { code: "empty", message: "Drop a .mlir file, or choose one." });
@@ -99,7 +100,7 @@ function card(config, index, held, first) {
   else if (main) children.push(ratio(main, index, first));
   if (held && config.on.length > 1) children.push(others(config, held));
   if (main && !main.problem && !held.problem) children.push(held.view && held.view.host, line("later", held.later));
-  if (main && !main.problem) children.push(foot(config, main));
+  if (main && !main.problem) children.push(foot(held.config, main));
   const waits = Boolean(held && held.status);
   return h("article", { class: `card${waits ? " waits" : ""}`, "data-card": index, "data-whole": Boolean(held && held.whole) && "yes", "aria-busy": waits && "true" }, children);
 }

@@ -6,7 +6,7 @@ import * as format from "./format.js";
 import { open } from "./controls.js";
 import { front, scatter } from "./plot.js";
 import { problem, reportButton } from "./results.js";
-import { remember, state } from "./state.js";
+import { fresh, how, remember, sized, state } from "./state.js";
 
 const MEASURES = {
   time: { name: "step time", of: (p) => p.step_time_s, tell: format.time, sign: 1 },
@@ -22,7 +22,7 @@ let watching = 0;
 let chosen = null;
 let show = null;
 let showView = () => {};
-const form = { on: [], devices: "", first: "time", second: "memory", fixed: "" };
+const form = { on: null, devices: null, first: "time", second: "memory", fixed: "" };
 export const give = (found, view) => { catalogue = found; showView = view; };
 
 const config = () => state.configs[state.active];
@@ -31,17 +31,18 @@ export function searchForm() {
   const mine = config();
   const place = document.getElementById("search-form");
   if (mine.kind === "program") { replace(place, h("fieldset", {}, h("legend", {}, "Search"), h("p", { class: "sub" }, "Plans are searched for models: choose one under Predict."))); return; }
-  if (!form.on.length) form.on = [mine.on[0]];
-  if (!form.devices) form.devices = String(mine.devices);
+  const on = form.on || [mine.on[0]], devices = form.devices ?? String(mine.devices); // as under Predict until they are set here
   const all = [...catalogue.clusters, ...catalogue.devices].map((each) => each.name);
-  const chips = form.on.map((on) => h("span", { class: "chip" }, on, form.on.length > 1 && h("button", { type: "button", "aria-label": `Remove ${on}`, onclick: () => { form.on = form.on.filter((each) => each !== on); searchForm(); } }, "×")));
-  const more = h("select", { id: "search-on", onchange: (event) => { if (event.target.value) form.on.push(event.target.value); searchForm(); } }, h("option", { value: "" }, "add …"), all.filter((each) => !form.on.includes(each)).map((each) => h("option", { value: each }, each)));
+  const chips = on.map((name) => h("span", { class: "chip" }, name, on.length > 1 && h("button", { type: "button", "aria-label": `Remove ${name}`, onclick: () => { form.on = on.filter((each) => each !== name); searchForm(); } }, "×")));
+  const more = h("select", { id: "search-on", onchange: (event) => { if (event.target.value) form.on = [...on, event.target.value]; searchForm(); } }, h("option", { value: "" }, "add …"), all.filter((each) => !on.includes(each)).map((each) => h("option", { value: each }, each)));
   const measure = (id, key) => h("select", { id, onchange: (event) => { form[key] = event.target.value; } }, Object.entries(MEASURES).map(([name, each]) => h("option", { value: name, selected: form[key] === name }, each.name)));
   const field = (label, control, hint) => h("div", { class: "field" }, h("label", { for: control.id, title: hint || "" }, label), control);
-  const sizes = Object.entries(mine.settings).map(([name, value]) => `${name}=${value}`).join(", ");
+  const usual = fresh();
+  const others = Object.entries(how(mine)).filter(([name, value]) => value !== usual[name]);
+  const set = [...Object.entries(sized(mine).settings), ...others].map(([name, value]) => `${name}=${value}`).join(", ");
   replace(place, h("fieldset", {}, h("legend", {}, "Search for plans"),
-    h("p", { class: "sub" }, `Every plan that divides ${mine.kind === "config" ? "the config" : mine.model}${sizes ? ` with ${sizes}` : ""}, as set under Predict; what cannot be among the best by its bound is not predicted.`),
-    h("div", { class: "chips" }, chips), h("div", { class: "grid" }, field("hardware", more), field("devices", h("input", { id: "search-devices", value: form.devices, inputmode: "numeric", placeholder: "64, 128", oninput: (event) => { form.devices = event.target.value; } }), "One number or several with commas between")),
+    h("p", { class: "sub" }, `Every plan that divides ${mine.kind === "config" ? "the config" : mine.model}${set ? ` with ${set}` : ""}, as set under Predict; what cannot be among the best by its bound is not predicted.`),
+    h("div", { class: "chips" }, chips), h("div", { class: "grid" }, field("hardware", more), field("devices", h("input", { id: "search-devices", value: devices, inputmode: "numeric", placeholder: "64, 128", oninput: (event) => { form.devices = event.target.value; } }), "One number or several with commas between")),
     h("div", { class: "grid" }, field("wanted first", measure("search-first", "first")), field("and", measure("search-second", "second"))),
     field("decided keys", h("input", { id: "search-fixed", value: form.fixed, placeholder: "such as tp=8,remat=full", oninput: (event) => { form.fixed = event.target.value; } }), "Keys of the plan that are not searched over"),
     h("button", { type: "button", id: "search-start", class: "primary", onclick: start }, "Start search")));
@@ -49,10 +50,10 @@ export function searchForm() {
 
 async function start() {
   const mine = config();
-  const devices = form.devices.split(/[,\s]+/).filter(Boolean).map(Number);
+  const devices = (form.devices ?? String(mine.devices)).split(/[,\s]+/).filter(Boolean).map(Number);
   if (!devices.length || devices.some((each) => !Number.isInteger(each) || each < 1)) { notice("Devices are whole numbers with commas between.", "error"); return; }
   const objectives = form.first === form.second ? [form.first] : [form.first, form.second];
-  const asked = { on: form.on, devices, objectives, fixed: form.fixed.trim(), settings: { ...mine.settings }, fidelity: mine.fidelity, ...(mine.kind === "config" ? { config: mine.config } : { model: mine.model }) };
+  const asked = { on: form.on || [mine.on[0]], devices, objectives, fixed: form.fixed.trim(), ...how(mine), ...sized(mine) };
   try {
     const begun = await call("POST", "/api/searches", asked);
     settled();
@@ -91,21 +92,38 @@ function measures() {
 const label = (p) => [["step", format.time(p.step_time_s)], ["MFU", format.percent(p.mfu)], ["memory", format.percent(p.memory_share)], ["on", `${format.count(p.devices)} × ${p.on}`], ["limited by", p.binds]].filter(([, said]) => said);
 const spoken = (p) => `${p.plan || p.target}: ${format.time(p.step_time_s)}, MFU ${format.percent(p.mfu)}, memory ${format.percent(p.memory_share)} · ${p.devices} × ${p.on}`;
 
+// Columns of the points: name, class, and what a cell has. Narrow screens show a row as a stack of cells, each with its column's name.
+const POINT = [
+  ["front", "mark", (p, edge) => (edge.has(p.number) ? h("span", { role: "img", "aria-label": "on the front", title: "On the front: no other is better in both" }, "●") : "")],
+  ["plan", "plan", (p) => p.plan || "–"], ["step", "number", (p) => format.time(p.step_time_s)], ["MFU", "number", (p) => format.percent(p.mfu)],
+  ["memory", "number", (p) => format.percent(p.memory_share)], ["limited by", "name", (p) => p.binds], ["devices", "number", (p) => format.count(p.devices)], ["on", "name", (p) => p.on],
+  ["open", "act", (p) => h("button", { type: "button", class: "quiet small", onclick: (event) => { event.stopPropagation(); openPoint(p); } }, "Open")],
+];
+
+function heads(columns) {
+  const cell = ([name, kind]) => h("th", { class: kind === "number" ? kind : "", role: "columnheader", scope: "col" }, ["mark", "act"].includes(kind) ? h("span", { class: "visually-hidden" }, name) : name);
+  return h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(cell)));
+}
+
 function drawRun() {
   const [first, second] = measures();
   const runs = show.points.filter((each) => each.step_time_s);
   const best = [...runs].sort((a, b) => first.sign * first.of(a) - first.sign * first.of(b));
   const edge = new Set(front(runs.filter((p) => second.of(p) > 0 && first.of(p) > 0), second, first).map((each) => each.number));
   const states = { running: "running", done: "done", stopped: "stopped", failed: "failed" };
-  const head = h("header", { class: "run-head" }, h("div", {}, h("h2", {}, show.title || show.name), h("p", { class: "sub" }, h("span", { class: `state ${show.state}` }, states[show.state]), show.seconds ? ` ${format.time(show.seconds)}` : "", ` · ${show.found} predicted`, show.said && show.state === "running" ? ` · ${show.said}` : "", show.summary ? ` · ${format.count(show.summary.left_out)} of ${format.count(show.summary.space)} left out by their bounds` : "")),
-    show.state !== "running" && runs.length > 0 && reportButton((heard) => call("POST", `/api/runs/${encodeURIComponent(show.name)}/report`, undefined, { heard })),
+  const head = h("header", { class: "run-head" }, h("div", {}, h("h2", {}, show.title || show.name), h("p", { class: "sub" }, h("span", { class: `state ${show.state}` }, states[show.state]), show.seconds ? ` ${format.time(show.seconds)}` : "", ` · ${format.count(show.found)} ${show.kind === "comparison" ? "answers" : "predicted"}`, show.summary ? ` · ${format.count(show.summary.left_out)} of ${format.count(show.summary.space)} left out by their bounds` : "")),
+    show.state !== "running" && (runs.length > 0 || show.kind === "comparison") && reportButton((heard) => call("POST", `/api/runs/${encodeURIComponent(show.name)}/report`, undefined, { heard })),
     show.state === "running" && h("button", { type: "button", id: "search-stop", class: "quiet", onclick: async () => { show = await call("DELETE", `/api/searches/${encodeURIComponent(show.name)}`); drawRun(); } }, "Stop"));
   const picked = runs.find((each) => each.number === chosen);
-  const rows = best.slice(0, 60).map((p) => h("tr", { class: p.number === chosen ? "chosen" : "", "data-point": p.number, onclick: () => pick(p) }, h("td", {}, edge.has(p.number) ? "●" : ""), h("td", { class: "plan" }, p.plan || "–"), h("td", { class: "number", "data-value": p.step_time_s }, format.time(p.step_time_s)), h("td", { class: "number" }, format.percent(p.mfu)), h("td", { class: "number" }, format.percent(p.memory_share)), h("td", { class: "name" }, p.binds), h("td", { class: "number" }, format.count(p.devices)), h("td", { class: "name" }, p.on), h("td", {}, h("button", { type: "button", class: "quiet small", onclick: (event) => { event.stopPropagation(); openPoint(p); } }, "Open"))));
-  replace(document.getElementById("search-answer"), head, show.error && problem(show.error),
+  const rows = best.slice(0, 60).map((p) => h("tr", { class: p.number === chosen ? "chosen" : "", role: "row", "data-point": p.number, onclick: () => pick(p) }, POINT.map(([name, kind, cell]) => h("td", { class: kind, role: "cell", "data-label": name, "data-value": name === "step" && p.step_time_s }, cell(p, edge)))));
+  replace(document.getElementById("search-answer"), head, show.state === "running" && bar(), show.error && problem(show.error),
     runs.length > 0 && h("article", { class: "card" }, scatter(runs, second, first, { label, chosen, pick }), picked && h("p", { class: "picked" }, spoken(picked), h("button", { type: "button", class: "quiet small", onclick: () => openPoint(picked) }, "Open"))),
-    !runs.length && show.state === "running" && h("article", { class: "card waits" }, h("p", { class: "working" }, h("i", { class: "spin" }), h("span", {}, show.said || "counting plans and looking at layers for their bounds …"))),
-    rows.length > 0 && h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows points" }, h("thead", {}, h("tr", {}, h("th", { title: "On the front" }, ""), h("th", {}, "plan"), h("th", { class: "number" }, "step"), h("th", { class: "number" }, "MFU"), h("th", { class: "number" }, "memory"), h("th", {}, "limited by"), h("th", { class: "number" }, "devices"), h("th", {}, "on"), h("th", {}))), h("tbody", {}, rows)))));
+    rows.length > 0 && h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows points stacked", role: "table" }, heads(POINT), h("tbody", { role: "rowgroup" }, rows)))));
+}
+
+// One bar over bounds and predictions: how far the search is, and what it says of the time left.
+function bar() {
+  return h("div", { class: "far" }, h("progress", { max: 1, value: show.share ?? null, "aria-label": "How far the search is" }), h("span", { class: "sub" }, show.said || "counting plans and looking at layers for their bounds …"));
 }
 
 function pick(point) { chosen = point.number; drawRun(); }
@@ -135,18 +153,34 @@ async function openPoint(p) {
   if (others.length) notice(`The run has set ${others.join(", ")} besides, which this page has no control for: its numbers are others.`, "error");
 }
 
+// A comparison has nothing to watch: its report takes the page's place, and "back" comes back.
+async function openReport(name, button) {
+  button.disabled = true;
+  try {
+    const made = await call("POST", `/api/runs/${encodeURIComponent(name)}/report`, undefined, { heard: (job) => { button.textContent = `opening … ${job.seconds.toFixed(0)} s`; } });
+    location.assign(made.url);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    notice(error.message, "error");
+  }
+  button.textContent = name;
+  button.disabled = false;
+}
+
+const KINDS = { exploration: "search", comparison: "comparison" };
+
 export async function runsList() {
   const place = document.getElementById("runs-list");
   replace(place, h("p", { class: "sub" }, "…"));
   const { runs } = await call("GET", "/api/runs");
-  if (!runs.length) { replace(place, h("div", { class: "empty" }, h("h2", {}, "No runs yet"), h("p", { class: "sub" }, "Searches started here, and run folders of meshcast explore in the folder that the server was given, are listed here."))); return; }
-  const columns = [["run", "name"], ["about", "text"], ["state", ""], ["best plan", "plan"], ["step", "number"], ["predicted", "number"], ["changed", "name"]];
+  if (!runs.length) { replace(place, h("div", { class: "empty" }, h("h2", {}, "No runs yet"), h("p", { class: "sub" }, "Searches started here, and run folders of meshcast explore and meshcast compare in the folder that the server was given, are listed here."))); return; }
+  const columns = [["run", "name"], ["kind", ""], ["about", "text"], ["state", ""], ["best plan", "plan"], ["step", "number"], ["answers", "number"], ["changed", "name"]];
+  const look = (each) => (event) => { if (each.kind === "comparison") openReport(each.name, event.target); else { showView("search"); watch(each.name); } };
   const cells = (each) => [
-    h("button", { type: "button", class: "link", onclick: () => { showView("search"); watch(each.name); } }, each.name), each.title, h("span", { class: `state ${each.state}` }, each.state),
+    h("button", { type: "button", class: "link", onclick: look(each) }, each.name), KINDS[each.kind], each.title, h("span", { class: `state ${each.state}` }, each.state),
     each.best.plan || "–", format.time(each.best.step_time_s), format.count(each.evaluated), each.changed.replace("T", " ").slice(0, 16),
   ];
   // Narrow screens show a row as a stack of cells, each with its column's name: `data-label`.
   const row = (each) => h("tr", { "data-run": each.name, role: "row" }, cells(each).map((cell, at) => h("td", { class: columns[at][1], role: "cell", "data-label": columns[at][0] }, cell)));
-  replace(place, h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows runs", role: "table" },
-    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, kind]) => h("th", { class: kind === "number" ? kind : "", role: "columnheader" }, name)))), h("tbody", { role: "rowgroup" }, runs.map(row))))));
+  replace(place, h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows runs stacked", role: "table" }, heads(columns), h("tbody", { role: "rowgroup" }, runs.map(row))))));
 }

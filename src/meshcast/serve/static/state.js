@@ -37,17 +37,22 @@ export function recall() {
   } catch { /* a link that was cut off opens the page as it is */ }
 }
 
+// How it is predicted, of a prediction and of a search.
+export function how(config) {
+  const { fidelity, network, lowering, clocks, stack } = config;
+  return { fidelity, network, lowering, clocks, ...(stack ? { stack } : {}) };
+}
+
+// The model with its sizes.
+export function sized(config) {
+  const settings = { ...config.settings, ...(config.mode !== "train" ? { mode: config.mode } : {}) };
+  return { settings, ...(config.kind === "config" ? { config: config.config } : { model: config.model }) };
+}
+
 // What the server is asked: as `meshcast predict` would be.
 export function asked(config, on, more = {}) {
-  const found = { on, fidelity: config.fidelity, network: config.network, lowering: config.lowering, clocks: config.clocks, ...more };
-  if (config.stack) found.stack = config.stack;
-  if (config.kind === "program") {
-    found.program = config.program && config.program.id;
-    return found;
-  }
-  if (config.kind === "config") found.config = config.config; else found.model = config.model;
-  found.settings = { ...config.settings };
-  if (config.mode !== "train") found.settings.mode = config.mode;
+  if (config.kind === "program") return { on, ...how(config), ...more, program: config.program && config.program.id };
+  const found = { on, ...how(config), ...more, ...sized(config) };
   if (config.plan) found.plan = config.plan;
   found.devices = config.devices;
   return found;

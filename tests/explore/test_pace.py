@@ -1,0 +1,47 @@
+"""How long a search still takes, by hand and over whole searches whose works take known times."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from meshcast.base import Said, listening
+from meshcast.explore.pace import SearchPace
+from tests.explore.test_search import Clock, searched_by_the_clock
+
+
+def test_the_rest_is_layers_and_points_by_what_became_of_the_others() -> None:
+    now = 0.0
+    pace = SearchPace(kinds=20, top=10, clock=lambda: now)
+    assert pace.left_s(layers=0, predicted=0, open_points=100) is None
+    pace.note(layers=4, points=0, seconds=40.0)  # loads everything: it tells nothing
+    assert pace.left_s(layers=4, predicted=0, open_points=100) is None
+    assert pace.share(None) == 0
+    pace.note(layers=8, points=0, seconds=16.0)
+    assert pace.left_s(layers=12, predicted=0, open_points=100) == pytest.approx(8 * 2.0 + (10 * 100) ** 0.5 * 2.0)
+    pace.note(layers=8, points=0, seconds=16.0)
+    pace.note(layers=0, points=10, seconds=50.0)
+    assert pace.left_s(layers=20, predicted=10, open_points=90) == 90 * 0.5 * 5.0
+    # Since then 10 were predicted and 28 beaten: of 52 open points (10 + 1) / (38 + 2) are expected to be predicted, 5 s each.
+    left = pace.left_s(layers=20, predicted=20, open_points=52)
+    assert left == pytest.approx(52 * 11 / 40 * 5.0)
+    assert pace.left_s(layers=20, predicted=20, open_points=52, under_way=2) == pytest.approx(50 * 11 / 40 * 5.0)
+    now = left or 0.0
+    assert pace.share(left) == 0.5
+    assert pace.share(10 * now) == 0.5  # it never goes back
+
+
+@pytest.mark.parametrize("objectives", [("time",), ("time", "memory")])
+def test_one_bar_spans_bounds_and_predictions(monkeypatch: pytest.MonkeyPatch, objectives: tuple[str, ...]) -> None:
+    """Layers take 1 s, points 3 s; by the pace of all points the whole was told many times too long."""
+    clock = Clock(monkeypatch)
+    heard: list[tuple[float, Said]] = []
+    with listening(lambda said: heard.append((clock.now, said))):
+        searched_by_the_clock(clock, objectives)
+    shares = [said.share for _, said in heard if said.share is not None]
+    assert shares == sorted(shares)
+    assert shares[-1] > 0.9
+    told = [(at, float(found[1])) for at, said in heard if (found := re.search(r"about ([\d.]+) s left", said))]
+    assert len(told) > len(heard) / 2
+    assert max(at + left for at, left in told) < 4 * clock.now

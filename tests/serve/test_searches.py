@@ -35,7 +35,8 @@ def test_a_request_is_a_space(tmp_path: Path) -> None:
 def test_a_search_is_predicted_as_predictions_are(tmp_path: Path) -> None:
     """All that Predict's controls set; what is as usual is left to a stack, as it is there."""
     how = {"fidelity": "roofline", "network": "flow", "clocks": "burst", "stack": "xla", "lowering": "auto"}
-    asked = SearchRequest(model="llama3-tiny", on=["h200"], devices=[2], settings={"mode": "forward"}, **how)
+    sizes = {"devices": [2], "settings": {"mode": "forward"}}
+    asked = SearchRequest.model_validate({"model": "llama3-tiny", "on": ["h200"], **sizes, **how})
     (tmp_path / "space.toml").write_text(space_text(asked, "llama3-tiny"))
     space = read_space(tmp_path / "space.toml").space
     assert {name: space.asked[name] for name in how} == how

@@ -60,6 +60,14 @@ MODULES: dict[str, str] = {
     "gpjax": "gpjax_processes",
     "jaxley": "jaxley_neurons",
     "jax-cosmo": "jax_cosmo_distances",
+    "nanodl": "nanodl_models",
+    "google-tunix": "tunix_models",
+    "netket": "netket_states",
+    "dinosaur-dycore": "dinosaur_atmospheres",
+    "jwave": "jwave_acoustics",
+    "qdax": "qdax_searches",
+    "e3x": "e3x_molecules",
+    "matfree": "matfree_estimates",
 }
 # Where the distribution's name is another one than the library's.
 DISTRIBUTIONS = {name: "jax" for name in MODULES if name.startswith("jax.")}

@@ -28,7 +28,7 @@ def block(*steps: Step) -> Schedule:
 
 
 def eager(step: Step) -> Step:
-    (found,) = with_libraries(block(step), attention="flash-2", padded=False).steps
+    (found,) = with_libraries(block(step), attention="flash-2", padded=False, in_order=True).steps
     return found
 
 

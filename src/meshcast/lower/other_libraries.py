@@ -9,37 +9,45 @@ Indexing.cu): rows of two bytes are not compared and swapped one by one, as XLA'
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from meshcast.lower.kernel import BranchStep, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.workload import DTYPE_BITS, Attention, AttentionLibrary, Gemm, Indexed
 
 _SUMS = "f32"
 
 
-def with_libraries(schedule: Schedule, *, attention: AttentionLibrary, padded: bool) -> Schedule:
+def with_libraries(
+    schedule: Schedule, *, attention: AttentionLibrary, padded: bool, in_order: bool = False
+) -> Schedule:
     """The schedule with every fused attention call and every product by a library's kernels, in inner blocks too.
 
     Args:
         schedule: The schedule of a block.
         attention: Whose fused attention runs.
         padded: Whether rows of products are padded to whole vectors where that is faster. XLA and Inductor do that; eager
-            PyTorch hands cuBLAS what it has, and adds up rows by sorting them.
+            PyTorch hands cuBLAS what it has.
+        in_order: Whether rows are added up in the order of their indices. Inductor leaves sums of bf16 to PyTorch too
+            (`needs_fallback_due_to_atomic_add_limitations`, torch/_inductor/utils.py).
     """
-    steps = tuple([_replaced(step, attention=attention, padded=padded) for step in schedule.steps])
-    return replace(schedule, steps=steps)
+    within = partial(with_libraries, attention=attention, padded=padded, in_order=in_order)
+
+    def replaced(step: Step) -> Step:
+        if isinstance(step, LoopStep):
+            return replace(step, body=within(step.body))
+        if isinstance(step, BranchStep):
+            return replace(step, bodies=tuple(map(within, step.bodies)))
+        return _replaced(step, attention=attention, padded=padded, in_order=in_order)
+
+    return replace(schedule, steps=tuple(map(replaced, schedule.steps)))
 
 
-def _replaced(step: Step, *, attention: AttentionLibrary, padded: bool) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_libraries(step.body, attention=attention, padded=padded))
-    if isinstance(step, BranchStep):
-        bodies = tuple(with_libraries(body, attention=attention, padded=padded) for body in step.bodies)
-        return replace(step, bodies=bodies)
+def _replaced(step: Kernel, *, attention: AttentionLibrary, padded: bool, in_order: bool) -> Kernel:
     if isinstance(step.geometry, Attention) and step.geometry.library == "cudnn":  # else the call brings its own kernel
         return replace(step, geometry=replace(step.geometry, library=attention))
     if isinstance(step.geometry, Gemm) and step.geometry.padded != padded:
         return replace(step, geometry=replace(step.geometry, padded=padded))
-    if not padded and step.kind is KernelKind.SCATTER and isinstance(step.geometry, Indexed):
+    if in_order and step.kind is KernelKind.SCATTER and isinstance(step.geometry, Indexed):
         return replace(step, geometry=_summed_in_order(step.geometry))
     return step
 

@@ -27,3 +27,10 @@ def test_an_encoder_adds_up_gradients_over_its_microbatches(micro: int, asked: s
 def test_a_batch_that_microbatches_do_not_divide_is_one() -> None:
     run = replace(BERT, counts={"seq": 128, "gbs": 4100})
     assert "accumulate" not in stated_options(run_target(run), Options()).program.settings
+
+
+def test_tensorflow_picks_kinds_of_tokens_by_a_product() -> None:
+    """As Google's and NVIDIA's code for it does; PyTorch's looks them up."""
+    tensorflow = run_target(replace(BERT, framework="tensorflow", flags={"compiled": True}))
+    assert stated_options(tensorflow, Options()).program.settings["one_hot_types"] == "true"
+    assert "one_hot_types" not in stated_options(run_target(BERT), Options()).program.settings

@@ -6,10 +6,11 @@ With t the step and n devices,
 
 `width` is that of runs whose software and class of hardware others published runs of; `stack` counts where nobody did of the
 software, `hardware` where nobody did of the class, `experts` where tokens choose among several, `context` where devices share a
-sequence: published runs of these lie farther from their predictions. Kernels whose own ends are farther apart than those of published runs usually
-are make it wider by as much: `k = max(1, ln(t / low) / usual)` below, and likewise above. Errors of many kernels do not add up to
-the sum of their ends, which is why these are not the interval themselves. The last factor is the slowest of n devices that all
-wait for (`growth`). Every number, and the share of rows of sources left out that it leaves inside, is in
+sequence: published runs of these lie farther from their predictions. Kernels whose own ends are farther apart than those of
+published runs usually are make it wider by as much: `k = max(1, ln(t / low) / usual)` below, and likewise above. Errors of
+many kernels do not add up to the sum of their ends, which is why these are not the interval themselves. The last factor is
+the slowest of n devices that all wait for (`growth`). Every number, and the share of rows of sources left out that it leaves
+inside, is in
 `estimate/data/trust.toml`.
 """
 

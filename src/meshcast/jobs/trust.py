@@ -88,9 +88,7 @@ def _unlike(prediction: Prediction, options: Options) -> list[str]:
     model = models().get(prediction.name)
     experts = options.program.settings.get("experts", getattr(model.config, "experts", 0) if model else 0)
     several = prediction.mesh.get("expert", 1) > 1 or int(experts) > 1
-    return [
-        name for name, there in (("experts", several), ("context", prediction.mesh.get("context", 1) > 1)) if there
-    ]
+    return [name for name, there in (("experts", several), ("context", prediction.mesh.get("context", 1) > 1)) if there]
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""ResNets (He 2016, stride on the 3x3 as in v1.5), wide ones (Zagoruyko 2016), ResNeXts (Xie 2017) and those that squeeze (Hu 2018)."""
+"""ResNets (He 2016, stride on the 3x3 as in v1.5), wide ones (Zagoruyko 2016), ResNeXts (Xie 2017), squeezing ones (Hu 2018)."""
 
 from __future__ import annotations
 

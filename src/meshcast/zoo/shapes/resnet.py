@@ -49,11 +49,11 @@ class ResnetConfig:
 
     def inner(self, stage: int) -> int:
         """Channels of the 3x3 convolutions of a stage."""
-        return self.width * 2**stage * self.group_width * self.groups // _USUAL
+        return (self.width << stage) * self.group_width * self.groups // _USUAL
 
     def outputs(self, stage: int) -> int:
         """Channels that a stage's blocks give."""
-        return self.width * 2**stage * (4 if self.bottleneck else 1)
+        return (self.width << stage) * (4 if self.bottleneck else 1)
 
 
 _USUAL = 64  # channels of a plain block in the first stage, which `group_width` and `groups` are told by

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from meshcast.evidence.validate.runs.next_stack import next_stack
 from meshcast.evidence.validate.runs.rows import RunRow
-from meshcast.jobs import RunTarget, fitting, predict, run_target, stated_options, unknown_target, with_unsaid
+from meshcast.jobs import RunTarget, fitting, predict, run_target, stated_options, unknown_target
 from meshcast.options import Options
 from meshcast.results import Prediction
 
@@ -53,11 +53,8 @@ def predict_fitting(target: RunTarget, options: Options, *, over_memory: bool = 
     Raises:
         MeshcastError: The plan cannot be carried out.
     """
-    fits, prediction = fitting(
+    return fitting(
         target,
         lambda run: predict_run(run, options, over_memory=over_memory),
         lambda prediction: prediction.memory.peak,
     )
-    if target.recomputation_told or "remat" not in fits.plan:
-        return fits, prediction
-    return fits, with_unsaid(prediction, str(fits.plan["remat"]))

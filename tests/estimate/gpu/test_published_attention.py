@@ -31,10 +31,18 @@ def published(wanted: Callable[[Row], bool]) -> Iterator[Row]:
 
 
 def kernel_of(row: Row) -> Kernel:
-    names = ("batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "window")
     shape = Attention(
-        **{name: int(row[name]) for name in names}, dtype="bf16", causal=row["causal"] == "1", backward=False
-    )  # type: ignore[arg-type]
+        batch=int(row["batch"]),
+        heads=int(row["heads"]),
+        kv_heads=int(row["kv_heads"]),
+        q_len=int(row["q_len"]),
+        kv_len=int(row["kv_len"]),
+        head_dim=int(row["head_dim"]),
+        window=int(row["window"]),
+        dtype="bf16",
+        causal=row["causal"] == "1",
+        backward=False,
+    )
     keys, values = shape.head_dim, int(row["value_dim"])
     kernel, useful = attention_kernel(shape), (keys + values) / (2 * keys)
     if row["direction"] == "backward":

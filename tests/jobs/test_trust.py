@@ -124,12 +124,36 @@ def test_steps_of_many_are_as_wide_as_what_was_seen_is_far() -> None:
     assert width_of_many(seen, "mine.toml") == pytest.approx(math.hypot(known["width"], known["stack"]))
     far = math.hypot(known["width"], known["stack"], known["hardware"])
     assert width_of_many(unseen, "mine.toml") == pytest.approx(far)
+    assert width_of_many(seen, "nemo", ["experts"]) == pytest.approx(math.hypot(known["width"], known["experts"]))
+    both = math.hypot(known["width"], known["experts"], known["context"])
+    assert width_of_many(seen, "nemo", ["experts", "context"]) == pytest.approx(both)
     # Kernels as sure as those of runs do not count; twice as unsure ones count twice. The slowest of many is waited for.
     below, above = known["usual"]["gpu"]
     sure = interval_of_many(2.0, (1.99, 2.01), seen, "nemo", 8)
     assert sure == pytest.approx((2.0 / usual, 2.0 * usual * grown(8)))
     ends = 2.0 * math.exp(-2 * below), 2.0 * math.exp(2 * above)
     assert interval_of_many(2.0, ends, seen, "nemo", 8) == pytest.approx((2.0 / usual**2, 2.0 * usual**2 * grown(8)))
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "unlike"),
+    [
+        ("llama3-tiny", "fsdp=4", []),
+        ("llama3-tiny", "fsdp=2,cp=2", ["context"]),
+        ("mixtral-tiny", "fsdp=4", ["experts"]),
+        ("mixtral-tiny", "ep=4", ["experts"]),
+    ],
+)
+def test_experts_and_shared_sequences_make_intervals_wider(model: str, plan: str, unlike: list[str]) -> None:
+    options = Options(on="dgx-h100", plan=plan, settings={"layers": "1", "batch": "8", "seq": "256"}, levers=False)
+    prediction = predict(model, options)
+    before = untold(prediction).interval_s
+    assert before is not None
+    assert prediction.step_time_s is not None
+    device = resolve("dgx-h100").device
+    assert prediction.interval_s == pytest.approx(
+        interval_of_many(prediction.step_time_s, before, device, None, 4, unlike)
+    )
 
 
 @pytest.mark.parametrize("on", ["dgx-h100", "l40s", "tpu-v5e"])

@@ -41,6 +41,8 @@ def test_experts_are_launched_one_by_one_and_others_as_often_as_said() -> None:
     eager = replace(COSTS, graphs=False, each_expert=True, unfused=1.5)
     experts = frozenset({(16, 32, 64)})
     assert issued_seconds(schedule, eager, experts=experts) == 5.0 * (16 + 1 + 1.5 * 5)
+    python = replace(eager, expert_calls=1.75)  # what Python does for each expert's weights, besides
+    assert issued_seconds(schedule, python, experts=experts) == 5.0 * (28 + 1 + 1.5 * 5)
     assert issued_seconds(schedule, replace(eager, unfused=1.0)) == 5.0 * 7
     assert issued_seconds(schedule, replace(eager, graphs=True), experts=experts) == 7.0 + 0.5 * 7
 

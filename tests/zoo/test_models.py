@@ -79,6 +79,14 @@ PUBLISHED = {
     "resnet101": 44_549_160,
     "resnet152": 60_192_808,
     "resnet200": 64_673_832,
+    "resnext50-32x4d": 25_028_904,
+    "resnext101-32x4d": 44_177_704,
+    "resnext101-32x8d": 88_791_336,
+    "resnext101-64x4d": 83_455_272,
+    "se-resnext50-32x4d": 27_559_896,
+    "se-resnext101-32x4d": 48_955_416,
+    "wide-resnet50-2": 68_883_240,
+    "wide-resnet101-2": 126_886_696,
     "vit-b16": 86_567_656,
     "vit-l16": 304_326_632,
     "vit-h14": 632_045_800,
@@ -434,3 +442,20 @@ def test_what_tables_make_may_be_filled_up_to_whole_loads() -> None:
     )
     width = plain[0]["dense"]["top"][0]["kernel"].shape[0]
     assert filled[0]["dense"]["top"][0]["kernel"].shape[0] == -(-width // 8) * 8
+
+
+def test_kinds_of_tokens_by_a_product_are_those_looked_up() -> None:
+    """BERT's step on the same numbers: the same loss, and no scatter into the table of two kinds."""
+    looked, picked = (build("bert-tiny", batch=2, seq=16, remat="autodiff", one_hot_types=way) for way in (False, True))
+    keys = iter(jax.random.split(jax.random.key(0), 200))
+
+    def filled(leaf: Any) -> jax.Array:
+        if jnp.issubdtype(leaf.dtype, jnp.integer):
+            return jax.random.randint(next(keys), leaf.shape, 0, 2, leaf.dtype)
+        return jax.random.uniform(next(keys), leaf.shape, leaf.dtype, 0.01, 0.1)
+
+    arguments = jax.tree.map(filled, looked[1])
+    losses = [float(jax.jit(fn, compiler_options=QUICK)(*arguments)[2]) for fn, _, _ in (looked, picked)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    scatters = [jax.jit(fn).lower(*args).as_text().count('"stablehlo.scatter"') for fn, args, _ in (looked, picked)]
+    assert scatters[0] == scatters[1] + 1

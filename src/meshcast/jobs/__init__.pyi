@@ -78,6 +78,7 @@ from meshcast.jobs.stated.source import StatedSource as StatedSource
 from meshcast.jobs.stated.target import RunTarget as RunTarget
 from meshcast.jobs.stated.target import run_target as run_target
 from meshcast.jobs.stated.target import unknown_target as unknown_target
+from meshcast.jobs.stated.unsaid import with_unsaid as with_unsaid
 from meshcast.jobs.traced.files import TraceFiles as TraceFiles
 from meshcast.jobs.traced.files import find_traces as find_traces
 from meshcast.jobs.traced.groups import read_groups as read_groups

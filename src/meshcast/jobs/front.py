@@ -17,6 +17,7 @@ from meshcast.jobs.program.run import Run
 from meshcast.jobs.resolve import Job, as_asked, job_source, one_program, resolve_job
 from meshcast.jobs.serving import with_noticed
 from meshcast.jobs.stated.source import StatedSource
+from meshcast.jobs.stated.unsaid import with_unsaid
 from meshcast.jobs.traced.job import TraceJob
 from meshcast.jobs.what_ifs import with_what_ifs
 from meshcast.options import Options
@@ -45,6 +46,7 @@ def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Predic
         told = job_source(target)
         if isinstance(told, StatedSource):
             around.enter_context(told.blamed(chosen))
+        given = chosen
         source, chosen = as_asked(told, chosen)
         job = resolve_job(source, chosen)
         # A trace has decided what could be changed.
@@ -63,6 +65,8 @@ def predict_with_job(target: Target | Pipeline, chosen: Options) -> tuple[Predic
             prediction = with_what_ifs(replace(question, prediction=prediction), again)
     if isinstance(told, StatedSource):
         prediction = replace(prediction, warnings=(*prediction.warnings, *told.assumptions))
+        remat = told.unsaid_remat(given, chosen)
+        prediction = prediction if remat is None else with_unsaid(prediction, remat)
     return replace(prediction, seconds=time.perf_counter() - started), job
 
 

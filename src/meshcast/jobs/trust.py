@@ -22,6 +22,7 @@ from meshcast.jobs.run_widths import grown, interval_of_many, trust_data
 from meshcast.lower import HOW_TO_INSTALL_GPU_COMPILER, found_gpu_compiler
 from meshcast.options import Options
 from meshcast.results import Prediction, Trust, UsualDistance
+from meshcast.zoo import models
 
 DISTANCE_SCHEMA = "meshcast.lowering-distance/1"
 # An assumption decides a prediction where what it is about takes this share of the step, or of the memory.
@@ -58,7 +59,8 @@ def with_trust(
         low = high = 1.0
     elif timed is not None and prediction.devices > 1 and prediction.fidelity != "roofline":
         stack = options.brought.stack if options.brought is not None else None
-        ends = interval_of_many(timed.step_time_s, timed.interval_s, device, stack, prediction.devices)
+        unlike = _unlike(prediction, options)
+        ends = interval_of_many(timed.step_time_s, timed.interval_s, device, stack, prediction.devices, unlike)
         if min(*ends, timed.interval_s[1]) > 0:
             low, high = timed.interval_s[0] / ends[0], ends[1] / timed.interval_s[1]
         timed = replace(timed, interval_s=ends)
@@ -79,6 +81,14 @@ def with_trust(
         timed=timed,
         warnings=(*prediction.warnings, *_assumed(prediction, cluster)),
     )
+
+
+def _unlike(prediction: Prediction, options: Options) -> list[str]:
+    """What sets a program apart from most that were published: experts that tokens choose among, a sequence that is shared."""
+    model = models().get(prediction.name)
+    experts = options.program.settings.get("experts", getattr(model.config, "experts", 0) if model else 0)
+    several = prediction.mesh.get("expert", 1) > 1 or int(experts) > 1
+    return [name for name, there in (("experts", several), ("context", prediction.mesh.get("context", 1) > 1)) if there]
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from meshcast.lower.channel_sums import with_channel_sums
 from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.library_norms import with_library_norms
 from meshcast.lower.local_scales import with_local_scales
+from meshcast.lower.narrow_attention import with_narrow_attention
 from meshcast.lower.narrow_gathers import with_narrow_gathers
 from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.overlap_choices import Overlap
@@ -78,6 +79,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.library_norms,
             with_library_norms,
             "library-norms changes nothing: nothing is summed up over the pixels of images",
+        ),
+        (
+            overlap.narrow_attention,
+            with_narrow_attention,
+            "narrow-attention changes nothing: no fused attention of two bytes is called",
         ),
         (
             overlap.channel_sums,

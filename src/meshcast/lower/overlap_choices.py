@@ -37,6 +37,7 @@ class Overlap:
         local_scales: Whether narrow tensors are scaled by what a device holds of them.
         replica_scales: The same, but devices that split a layer's products agree on a scale.
         narrow_gathers: Whether activations are rounded before they are gathered among devices that split a layer.
+        narrow_attention: Whether fused attention multiplies in 8 bits.
         library_norms: Whether batch norms are a library's kernels: sums of what is read, and no more arithmetic.
         paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
             experts hidden by either (`jobs.pipeline.paired`, not a rewrite).
@@ -55,6 +56,7 @@ class Overlap:
     local_scales: bool = False
     replica_scales: bool = False
     narrow_gathers: bool = False
+    narrow_attention: bool = False
     library_norms: bool = False
     paired_passes: bool = False
 
@@ -148,6 +150,7 @@ OVERLAP_CHOICES = (
         help="the same, but one among devices that split a layer",
     ),
     OverlapChoice(name="narrow-gathers", field="narrow_gathers", read=_flag, help="activations gathered in fp8"),
+    OverlapChoice(name="narrow-attention", field="narrow_attention", read=_flag, help="fused attention in fp8"),
     OverlapChoice(name="library-norms", field="library_norms", read=_flag, help="batch norms by a library's kernels"),
     OverlapChoice(
         name="paired-passes", field="paired_passes", read=_flag,

@@ -53,7 +53,8 @@ def choose_libraries(*, padded: bool) -> Callable[[ProgramDraft], None]:
     """The pass that gives attention to its library, see `with_libraries`."""
 
     def run(draft: ProgramDraft) -> None:
-        draft.schedule = with_libraries(draft.schedule, attention=draft.attention, padded=padded)
+        in_order = draft.layers != "scanned"  # layers of their own are a framework's, whose embeddings are PyTorch's
+        draft.schedule = with_libraries(draft.schedule, attention=draft.attention, padded=padded, in_order=in_order)
 
     return run
 

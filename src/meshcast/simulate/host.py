@@ -23,10 +23,13 @@ and that of a tree search (mctx) by 12 us for each of 184.
 
 A product for each of a device's experts is one kernel of a schedule (a batch, or groups). Transformer Engine's `GroupedLinear`
 makes a call of cuBLAS for each (`nvte_multi_tensor_gemm` goes through them), and rounds what each reads by a launch of its own:
-with `each_expert` such a kernel is as many launches as it has experts, where no graph holds them. Its gate and up are one product
-where ours are two, so that 9 of ours stand for 6 products and 4 casts. `unfused` is how many launches a framework makes for one
-kernel of a schedule that is fused as by a compiler, where its own modules are fused and what joins them is not. A layer of 16
-experts a device takes 9 to 11 ms of the host, on B200 and H100 alike, in Megatron-Bridge's published runs without graphs.
+with `each_expert` such a kernel is as many launches as it has experts, where no graph holds them, `expert_calls` times:
+experts' weights are tensors of their own, and beside its products and casts Python fetches each one's rounded copy and
+quantisers and saves them, backward restores them, makes an empty gradient of each and calls its hook
+(`module/grouped_linear.py`). Its gate and up are one product where ours are two, so that 9 of ours stand for 6 products and 4
+casts. `unfused` is how many launches a framework makes for one kernel of a schedule that is fused as by a compiler, where its
+own modules are fused and what joins them is not. A layer of 16 experts a device takes 9 to 11 ms of the host, on B200 and
+H100 alike, in Megatron-Bridge's published runs without graphs, one of 32 experts 23 ms.
 
 Frameworks that run op by op have no graphs (`graphs` is False): every kernel is a launch, and every launch is `loose`. With
 PyTorch the host runs ahead across steps, so that `max(device, host)` holds there too: ResNet-50 of batch 64 trains in 28.8 ms
@@ -68,8 +71,8 @@ LOOSE_GAP = 0.75
 class HostCosts:
     """Seconds of the host's time, the share of them that a loop's later turns take, and whether CUDA graphs save some of it.
 
-    With `each_expert` a product for several experts is a launch for each; a kernel that is neither a product nor an exchange is
-    `unfused` launches.
+    With `each_expert` a product for several experts is a launch for each, or `expert_calls` of them; a kernel that is
+    neither a product nor an exchange is `unfused` launches.
     """
 
     run: float = 30e-6
@@ -87,6 +90,7 @@ class HostCosts:
     )
     graphs: bool = True
     each_expert: bool = False
+    expert_calls: float = 1.0
     unfused: float = 1.0
 
 
@@ -225,7 +229,7 @@ def _launches(steps: Sequence[Step], costs: HostCosts, experts: Experts) -> floa
     """
     counts = [_experts(step, experts) for step in steps] if experts else [0] * len(steps)
     whole = (_is_call(step) for step, count in zip(steps, counts, strict=True) if not count)
-    return sum(counts) + sum(1.0 if called else costs.unfused for called in whole)
+    return costs.expert_calls * sum(counts) + sum(1.0 if called else costs.unfused for called in whole)
 
 
 def _is_call(step: Step) -> bool:

@@ -59,7 +59,10 @@ def encode(params: Any, data: Any, *, config: BertConfig, layout: MeshLayout, re
     """Activations (B, S, dim) of every token."""
     length = data["tokens"].shape[1]
     x = embed(params["tokens"], data["tokens"], layout) + params["positions"][:length]
-    x = x + jnp.take(params["types"], data["types"], axis=0, mode="clip")
+    if config.one_hot_types:
+        x = x + jax.nn.one_hot(data["types"], config.types, dtype=x.dtype) @ params["types"]
+    else:
+        x = x + jnp.take(params["types"], data["types"], axis=0, mode="clip")
     x = layout.constrain(layer_norm(x, params["norm_scale"], params["norm_bias"], epsilon=_EPSILON), BATCH, None, None)
     attending = partial(attend, layout=layout, causal=False)
     step = partial(block, layout=layout, heads=config.heads, attend=attending, epsilon=_EPSILON, post_norm=True)

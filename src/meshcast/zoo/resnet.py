@@ -1,4 +1,4 @@
-"""ResNet (He 2016, stride on the 3x3 as in v1.5), NHWC, batch norm in training mode, SGD, data-parallel."""
+"""ResNet (He 2016, stride on the 3x3 as in v1.5) and its kin, NHWC, batch norm in training mode, SGD, data-parallel."""
 
 from __future__ import annotations
 
@@ -29,19 +29,29 @@ def _unit(kernel: int, inputs: int, outputs: int) -> dict[str, ShardedWeight]:
     }
 
 
+def _squeeze(channels: int, narrow: int) -> dict[str, ShardedWeight]:
+    """The two layers that make of the means of channels what these are multiplied by."""
+    return {
+        "narrow": ShardedWeight((channels, narrow)),
+        "narrow_bias": ShardedWeight((narrow,)),
+        "wide": ShardedWeight((narrow, channels)),
+        "wide_bias": ShardedWeight((channels,)),
+    }
+
+
 def weights(config: ResnetConfig) -> dict[str, Any]:
     """Every parameter's shape; replicated, as data parallelism has it."""
     inputs = config.width
     stages = []
     for stage, count in enumerate(config.blocks):
-        width = config.width * 2**stage
-        outputs = width * 4 if config.bottleneck else width
+        width, outputs = config.inner(stage), config.outputs(stage)
         blocks = []
         for _ in range(count):
             kernels = [(3, inputs, width), (3, width, width)]
             if config.bottleneck:
-                kernels = [(1, inputs, width), (3, width, width), (1, width, outputs)]
-            block = {"units": [_unit(*kernel) for kernel in kernels]}
+                kernels = [(1, inputs, width), (3, width // config.groups, width), (1, width, outputs)]
+            block: dict[str, Any] = {"units": [_unit(*kernel) for kernel in kernels]}
+            block |= {"squeeze": _squeeze(outputs, outputs // config.squeeze)} if config.squeeze else {}
             blocks.append(block | ({"shortcut": _unit(1, inputs, outputs)} if inputs != outputs else {}))
             inputs = outputs
         stages.append(blocks)
@@ -50,11 +60,20 @@ def weights(config: ResnetConfig) -> dict[str, Any]:
 
 
 def convolution(x: jax.Array, w: dict[str, jax.Array], stride: int) -> jax.Array:
-    """A convolution with the symmetric padding of the published model."""
+    """A convolution with the symmetric padding of the published model; in groups where a filter sees a part of the channels."""
     pad = w["kernel"].shape[0] // 2
     return jax.lax.conv_general_dilated(
-        x, w["kernel"], (stride, stride), [(pad, pad)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
+        x, w["kernel"], (stride, stride), [(pad, pad)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=x.shape[-1] // w["kernel"].shape[2],
+    )  # fmt: skip
+
+
+def excited(x: jax.Array, w: dict[str, jax.Array]) -> jax.Array:
+    """Channels weighed by what two small layers make of their means (Hu 2018, section 3)."""
+    means = jnp.mean(x, axis=(1, 2))
+    narrow = jax.nn.relu(means @ w["narrow"] + w["narrow_bias"])
+    weighed = x * jax.nn.sigmoid(narrow @ w["wide"] + w["wide_bias"])[:, None, None, :]
+    return weighed.astype(x.dtype)
 
 
 def batch_norm(x: jax.Array, w: dict[str, jax.Array], groups: int) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -108,6 +127,7 @@ def network(
             for position, w in enumerate(block["units"]):
                 h = unit(h, w, stride if position == strided else 1)
                 h = jax.nn.relu(h) if position < len(block["units"]) - 1 else h
+            h = excited(h, block["squeeze"]) if "squeeze" in block else h
             x = jax.nn.relu(h + (unit(x, block["shortcut"], stride) if "shortcut" in block else x))
     x = jnp.mean(x, axis=(1, 2))
     return x @ params["head"]["kernel"] + params["head"]["bias"], statistics

@@ -117,6 +117,14 @@ class GpuParameters:
     flash_backward_passes: float = _about(
         "times attention's backward pass moves one operand besides its products", 13.0
     )
+    paired_flash_share: float = _about("share of Blackwell's peak of fused attention's products", 0.918)
+    paired_flash_exp: float = _about("its exponentials, beside the products", 0.931)
+    paired_flash_passes: float = _about("times it moves one operand besides", 1.5)
+    paired_flash_backward_share: float = _about("share of Blackwell's peak of the products of its backward pass", 0.724)
+    paired_flash_backward_exp: float = _about("its exponentials that products do not hide", 0.784)
+    paired_flash_backward_passes: float = _about("times it moves one operand besides", 7.5)
+    narrow_flash_exp: float = _about("exponentials of its backward pass in 8 bits", 1.28)
+    narrow_flash_instructions: float = _about("instructions of a score there, which is rounded twice", 17.5)
     burst_power: float = _about("power that short runs draw before the limiter settles, as a share of TDP", 1.1)
     power_window_us: float = _about("period over which a kernel's power is averaged at least", 100.0)
     frequency_power: float = _about("k of `energy per op ~ clock^k`", 0.7)

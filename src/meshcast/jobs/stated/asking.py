@@ -37,13 +37,22 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     if target.model.planned:
         changes["plan"] = target.plan_text
     else:
-        settings |= _computed_in(target)
+        settings |= _computed_in(target) | _microbatches(target)
         changes["mesh"] = {"data": target.devices} if target.devices > 1 else None
     if "plan" in own or "mesh" in own:
         changes = {name: value for name, value in changes.items() if name not in ("plan", "mesh")}
     told = {**_texts(settings), **options.program.settings}
     given = {name: value for name, value in changes.items() if name not in own}
     return chosen.having(**given, settings=told)
+
+
+def _microbatches(target: RunTarget) -> dict[str, int]:
+    """Microbatches of a step, of models that add up gradients over several; nothing where a rank has but one."""
+    assert target.model is not None
+    together = target.devices * int(target.plan.get("mbs", 0))
+    if not together or target.batch <= together or "accumulate" not in target.model.builder.overrides():
+        return {}
+    return {"accumulate": target.batch // together} if target.batch % together == 0 else {}
 
 
 def _computed_in(target: RunTarget) -> dict[str, str]:

@@ -88,6 +88,8 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     fields = {field.name for field in dataclasses.fields(builder.config)}
     settings = {to: run.counts[of] for of, to in _FIELDS.items() if of in run.counts and to in fields}
     settings |= _filled_vocabulary(run, builder, found) if builder.module in _LANGUAGE else {}
+    if builder.module == "bert" and run.framework == "tensorflow":
+        settings["one_hot_types"] = True
     if builder.module == "gpt":
         settings |= {"positions": run.counts["seq"]} if "seq" in run.counts else {}
     elif builder.module == "decoder":

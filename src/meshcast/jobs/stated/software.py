@@ -113,6 +113,9 @@ def overlap_of(run: StatedRun, stack: Stack) -> str:
     # Exchanges with experts run beside another microbatch's layers, which takes interleaved stages.
     if "a2a_overlap" in run.extra.words and run.degree("vp") > 1 and run.degree("ep") > 1:
         rewrites.append("paired-passes")
+    # Transformer Engine's `fp8_dpa`: attention's own products in 8 bits.
+    if {"fp8_attention", "fp8_dpa"} & run.extra.words:
+        rewrites.append("narrow-attention")
     # Images channels first: batch norms have a block a channel, but for a compiler's; cuDNN turns images where tensor cores
     # convolve them.
     if "nchw" in run.extra.words:

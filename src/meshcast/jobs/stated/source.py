@@ -82,6 +82,18 @@ class StatedSource:
         )
         return name, stated_options(fits, base)
 
+    def unsaid_remat(self, given: Options, asked: Options) -> str | None:
+        """What is taken to be recomputed, in a plan's word, where neither the file nor the caller says so; else None.
+
+        Args:
+            given: The caller's options.
+            asked: The same with what the file says (`asked`).
+        """
+        plan = asked.program.plan
+        if self.target.recomputation_told or "plan" in given.asked or plan is None:
+            return None
+        return str(plan.value.remat)
+
     @contextmanager
     def blamed(self, options: Options) -> Iterator[None]:
         """Inside, an error that names a flag which nobody has given names the line of the file that stands for it.

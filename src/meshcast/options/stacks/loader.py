@@ -106,6 +106,7 @@ def _read(path: Path) -> Stack:
         host=HostCosts(
             graphs=graphs,
             each_expert=reader.flag("host", "each_expert"),
+            expert_calls=reader.ratio("host", "expert_calls", default=1.0),
             unfused=reader.ratio("host", "unfused", default=1.0),
             **{name: seconds for name, seconds in host.items() if seconds is not None},
         ),

@@ -10,7 +10,11 @@ from meshcast.zoo.shapes.shape import Shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertConfig:
-    """The sizes of a model; a feed-forward width of zero is four times the model's."""
+    """The sizes of a model; a feed-forward width of zero is four times the model's.
+
+    With `one_hot_types` kinds of tokens are picked by a product with ones and zeros, as in Google's code ("always faster for a
+    small vocabulary": google-research/bert, modeling.py) and in NVIDIA's for TensorFlow, not looked up: so is their gradient.
+    """
 
     layers: int
     dim: int
@@ -19,6 +23,7 @@ class BertConfig:
     positions: int = 512
     types: int = 2
     ffn: int = 0
+    one_hot_types: bool = False
 
     def __post_init__(self) -> None:
         require_divides(self, "heads", "dim")

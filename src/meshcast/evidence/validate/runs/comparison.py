@@ -16,7 +16,7 @@ from meshcast.evidence.validate.programs import ProgramRow, in_processes, why_fa
 from meshcast.evidence.validate.runs.job_files import job_path
 from meshcast.evidence.validate.runs.planned import predict_fitting, row_target
 from meshcast.evidence.validate.runs.rows import RunRow
-from meshcast.jobs import RunTarget
+from meshcast.jobs import RunTarget, with_unsaid
 from meshcast.options import Options
 
 NO_SOURCE = "no source"
@@ -131,6 +131,8 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = True
         return result(row=failed(why=f"lacks {'; '.join(target.missing)}"))
     try:
         target, prediction = predict_fitting(target, options, over_memory=over_memory)
+        if not target.recomputation_told and "remat" in target.plan:
+            prediction = with_unsaid(prediction, str(target.plan["remat"]))
     except Exception as error:  # this row's failure, or a bug: named in the row, so that the others are still judged
         return result(row=failed(why=why_failed(error)))
     assert target.on is not None

@@ -1,0 +1,36 @@
+"""A stated run as a question: microbatches of models that have no plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshcast.jobs.stated.asking import stated_options
+from meshcast.jobs.stated.run import StatedRun
+from meshcast.jobs.stated.target import run_target
+from meshcast.options import Options
+
+BERT = StatedRun(
+    device="a100-sxm-80gb", devices=8, model="bert-large", counts={"seq": 128, "gbs": 4096}, mbs=64, precision="fp16",
+    framework="pytorch",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("micro", "asked"), [(64, "8"), (128, "4"), (512, None)])
+def test_an_encoder_adds_up_gradients_over_its_microbatches(micro: int, asked: str | None) -> None:
+    """4,096 sequences on eight devices: as many microbatches of each as there are, and no word where it is one."""
+    settings = stated_options(run_target(replace(BERT, mbs=micro)), Options()).program.settings
+    assert settings.get("accumulate") == asked
+
+
+def test_a_batch_that_microbatches_do_not_divide_is_one() -> None:
+    run = replace(BERT, counts={"seq": 128, "gbs": 4100})
+    assert "accumulate" not in stated_options(run_target(run), Options()).program.settings
+
+
+def test_tensorflow_picks_kinds_of_tokens_by_a_product() -> None:
+    """As Google's and NVIDIA's code for it does; PyTorch's looks them up."""
+    tensorflow = run_target(replace(BERT, framework="tensorflow", flags={"compiled": True}))
+    assert stated_options(tensorflow, Options()).program.settings["one_hot_types"] == "true"
+    assert "one_hot_types" not in stated_options(run_target(BERT), Options()).program.settings

@@ -88,8 +88,8 @@ def test_a_kernel_that_renews_several_values_by_elements_writes_over_them() -> N
 SEARCHES = f"""%s = stablehlo.add %x, %y : {T}
           %k = stablehlo.convert %s : ({T}) -> tensor<1024xi32>
           %r = stablehlo.reshape %k : (tensor<1024xi32>) -> tensor<1024x1xi32>
-          %g = "stablehlo.gather"(%b, %r) {{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0],
-            index_vector_dim = 1>, slice_sizes = array<i64: 1>}} : ({T}, tensor<1024x1xi32>) -> {T}
+          %g = "stablehlo.gather"(%b, %r) {{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0],
+            start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}} : ({T}, tensor<1024x1xi32>) -> {T}
           %p = stablehlo.compare LT, %g, %x, FLOAT : ({T}, {T}) -> tensor<1024xi1>
           %u = stablehlo.select %p, %x, %s : tensor<1024xi1>, {T}
           %v = stablehlo.select %p, %s, %y : tensor<1024xi1>, {T}

@@ -20,7 +20,7 @@ ITSELF = -1  # the place of what is asked for at the element that a kernel's thr
 
 
 @dataclass(slots=True)
-class Asked:
+class AskedValues:
     """What the fusion of a kernel asks for.
 
     Attributes:
@@ -37,7 +37,7 @@ class Asked:
         return ITSELF in found, sum([asked for place, asked in found.items() if place != ITSELF]) / (whole or 1)
 
 
-def asked_of(members: Sequence[Member], tensors: Sequence[Tensor]) -> Asked:
+def asked_of(members: Sequence[Member], tensors: Sequence[Tensor]) -> AskedValues:
     """What a fusion asks for.
 
     `asked(v) = sum over places of asked(place)`, and for the operand `u` of an op that moves elements and gives `n` of them
@@ -47,7 +47,7 @@ def asked_of(members: Sequence[Member], tensors: Sequence[Tensor]) -> Asked:
         members: Its ops with their operands, the root last.
         tensors: Types of all values.
     """
-    result = Asked()
+    result = AskedValues()
     root = members[-1][0]
     space = float(max([tensors[value].elements for value in root.results], default=0))
     for value in root.results:

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from meshcast.lower.access import Member
-from meshcast.lower.asked_again import Asked, asked_of
+from meshcast.lower.asked_again import AskedValues, asked_of
 from meshcast.lower.fused_kernel import merged, without_results
 from meshcast.lower.fusion_times import MAX_VALUES
 from meshcast.lower.fusion_times_of_kernels import is_slower_repeated, is_slower_together
@@ -87,7 +87,7 @@ class _OutputMerging:
         self, steps: Sequence[Step], spaces: list[int], tensors: Sequence[Tensor], outputs: Sequence[int], fused: Fused
     ) -> None:
         self._fused = fused
-        self._asked: dict[int, Asked] = {}  # by a kernel's result, where it was asked about
+        self._asked: dict[int, AskedValues] = {}  # by a kernel's result, where it was asked about
         self._parts: dict[int, list[int]] = {}  # results of the kernels that a merged one is made of, by its place
         self._steps: list[Step | None] = list(steps)
         self._spaces, self._tensors = spaces, tensors
@@ -204,7 +204,7 @@ class _OutputMerging:
             found = self._parts[index] = [*self._kernel(index).writes[:1]]
         return found
 
-    def _asked_of(self, result: int) -> Asked | None:
+    def _asked_of(self, result: int) -> AskedValues | None:
         if result not in self._asked and (members := self._fused(result)) is not None:
             self._asked[result] = asked_of(members, self._tensors)
         return self._asked.get(result)

@@ -97,7 +97,7 @@ def needs_once_timed(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[in
 
 
 def _before_epilogue(kernel: Kernel, shape: Gemm, device: Device) -> int:
-    """Bytes of cuBLAS's call and a pass of its own for the epilogue: first the workspace, then the product that the pass reads."""
+    """Bytes of cuBLAS's call and a pass for the epilogue: first the workspace, then the product that the pass reads."""
     if not kernel.vector_flops or shape.lhs_dtype != SPLIT_FROM_EPILOGUE or not _can_call(shape, device):
         return 0
     product = int(shape.batch * shape.m * shape.n * element_bytes(shape.out_dtype))

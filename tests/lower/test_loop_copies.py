@@ -83,3 +83,20 @@ def test_a_kernel_that_renews_several_values_by_elements_writes_over_them() -> N
     (kernel,) = [s for s in loop.body.steps if isinstance(s, Kernel) and s.written_bytes >= COPIED]
     assert len(kernel.writes) == 2
     assert all(writes_over(kernel, value, result) for value in kernel.reads for result in kernel.writes)
+
+
+SEARCHES = f"""%s = stablehlo.add %x, %y : {T}
+          %k = stablehlo.convert %s : ({T}) -> tensor<1024xi32>
+          %r = stablehlo.reshape %k : (tensor<1024xi32>) -> tensor<1024x1xi32>
+          %g = "stablehlo.gather"(%b, %r) {{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0],
+            start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}} : ({T}, tensor<1024x1xi32>) -> {T}
+          %p = stablehlo.compare LT, %g, %x, FLOAT : ({T}, {T}) -> tensor<1024xi1>
+          %u = stablehlo.select %p, %x, %s : tensor<1024xi1>, {T}
+          %v = stablehlo.select %p, %s, %y : tensor<1024xi1>, {T}
+          stablehlo.return %j, %u, %v : tensor<i32>, {T}, {T}"""
+
+
+def test_bounds_that_index_a_gather_are_copied_in_every_turn() -> None:
+    """A binary search: one kernel moves both bounds and reads elsewhere by both (XLA 0.11.2: two copies a turn)."""
+    assert copies(program(SEARCHES)) == (2, 2)
+    assert copies(program(NARROWS))[1] == 0

@@ -83,3 +83,10 @@ def test_tiny_products_are_loops_that_nothing_joins() -> None:
         a, b = spec(512, 4, steps), spec(512, steps, 4)
         made = kernels(lower_function(lambda x, y: jnp.einsum("bij,bjk->bik", x, y) * 2, a, b))
         assert len(made) == count
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("highest", KernelKind.REDUCTION), ("default", KernelKind.GEMM)])
+def test_large_products_with_vectors_are_sums_where_triton_has_no_kernel(precision: str, kind: KernelKind) -> None:
+    """As in `lineax`: XLA 0.11.2 reads the matrix by a reduction in every turn of conjugate gradients."""
+    made = lower_function(lambda a, x: jnp.matmul(a, x, precision=precision), spec(4096, 4096), spec(4096))
+    assert [kernel.kind for kernel in kernels(made)] == [kind]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from meshcast.lower.access import Member
 from meshcast.lower.aliases import AliasRule, without_aliases
 from meshcast.lower.computed_updates import computed_updates, done_in_place
 from meshcast.lower.convolution_epilogues import with_convolution_epilogues
@@ -353,7 +354,13 @@ def merge_siblings_as(*, into_products: bool, passing_on: bool) -> Callable[[Blo
 
 def merge_several_outputs(draft: BlockDraft) -> None:
     """`merge_outputs`."""
-    draft.steps = merge_outputs(draft.steps, draft.values.tensors, (*draft.outputs, *draft.nested))
+    roots = {value: root for root in draft.fusions for value in draft.ops[root].results}
+
+    def fused(result: int) -> list[Member] | None:
+        root = roots.get(result)
+        return None if root is None else [(draft.ops[place], draft.operands[place]) for place in draft.fusions[root]]
+
+    draft.steps = merge_outputs(draft.steps, draft.values.tensors, (*draft.outputs, *draft.nested), fused)
 
 
 def order_launches(draft: BlockDraft) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from meshcast.lower.access import Member, cuts, fetched_shares
 from meshcast.lower.fusion_rules import IN_PLACE
@@ -259,6 +260,17 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
         recomputed=first.recomputed and second.recomputed,
         redundant_flops=first.redundant_flops,
         guessed=first.guessed or second.guessed,
+    )
+
+
+def without_results(kernel: Kernel, unread: Collection[int], sizes: Sequence[Tensor]) -> Kernel:
+    """A kernel that computes some of its results on the way only, as nobody else reads them (hlo_dce.cc)."""
+    left = [place for place, value in enumerate(kernel.writes) if value not in unread]
+    return replace(
+        kernel,
+        writes=tuple([kernel.writes[place] for place in left]),
+        sources=tuple([kernel.sources[place] for place in left]) if kernel.sources else (),
+        written_bytes=kernel.written_bytes - sum([sizes[value].bytes for value in unread]),
     )
 
 

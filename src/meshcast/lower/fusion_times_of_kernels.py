@@ -39,6 +39,29 @@ def is_slower_together(maker: Kernel, reader: Kernel, value: int) -> bool:
     return _seconds((made * ways + reduced) / rate, read + written) - apart > LAUNCH_S
 
 
+def is_slower_repeated(maker: Kernel, reader: Kernel, value: int, made: float, read: float, times: float) -> bool:
+    """Whether one pass over elements takes longer than two, as it computes what it hands on several times for each element.
+
+    `c = made * times + read` of cycles; bytes that are asked for again come from a cache, and count for nothing.
+
+    Args:
+        maker: A pass over elements.
+        reader: Another one, which reads its result.
+        value: That result.
+        made: Cycles of the first.
+        read: Cycles of the second.
+        times: How often the second asks for each element.
+    """
+    rate = arithmetic_rate(maker.elements)
+    passed = reader.operand_bytes[reader.reads.index(value)]
+    both = sum([size for other, size in zip(maker.reads, maker.operand_bytes, strict=True) if other in reader.reads])
+    written = maker.written_bytes + reader.written_bytes
+    apart = _seconds(made / rate, (maker.read_bytes + maker.written_bytes) / BYTES_PER_S)
+    apart += _seconds(read / rate, (reader.read_bytes + reader.written_bytes) / BYTES_PER_S)
+    moved = maker.read_bytes + reader.read_bytes - passed - both + written
+    return _seconds((made * times + read) / rate, moved / BYTES_PER_S) - apart > LAUNCH_S
+
+
 def _cycles(kernel: Kernel) -> float:
     """Of all its arithmetic; functions by the mean of those that it has."""
     slow = [cycles for name in kernel.ops if (cycles := named_cycles(short_name(name), kernel.dtype)) is not None]

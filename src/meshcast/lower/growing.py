@@ -164,7 +164,7 @@ def asked_elements(
         if kind in ASKING_OTHERWISE:
             if kind is OpKind.MOVE:
                 given = min(given, given * elements // (tensors[op.results[0]].elements or 1))
-            elif kind in _PARTS or (kind is OpKind.GATHER and _is_index(value, operands[place], tensors)):
+            elif kind in _PARTS or (kind is OpKind.GATHER and is_index(value, operands[place], tensors)):
                 given = min(given, elements)
             elif isinstance(window, Window):
                 given *= math.prod(window.window)
@@ -172,7 +172,7 @@ def asked_elements(
     return asked
 
 
-def _is_index(value: int, gathered: tuple[int, ...], tensors: Sequence[Tensor]) -> bool:
+def is_index(value: int, gathered: tuple[int, ...], tensors: Sequence[Tensor]) -> bool:
     """Whether a value is a gather's indices, or as many elements that they come from: asked for once (`HandleGather`)."""
     table, *indices = gathered
     return value != table and any(tensors[value].elements == tensors[each].elements for each in indices)

@@ -14,7 +14,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
-from meshcast.lower.overwriting import leads_over
+from meshcast.lower.overwriting import writes_over
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.small_kernels import copy_kernel
 
@@ -86,7 +86,7 @@ def _turn(body: Schedule, values: ValueTypes) -> Schedule:
 def _takes_the_place(body: Schedule, index: int, before: int, after: int) -> bool:
     """Whether the step at `index` can write a carried value's new state where the old one lies."""
     step = body.steps[index]
-    if before in step.reads and not (isinstance(step, Kernel) and leads_over(step, before, after)):
+    if before in step.reads and not (isinstance(step, Kernel) and writes_over(step, before, after)):
         return False
     derived = set(step.writes)  # what cannot be computed before that step
     for later in body.steps[index + 1 :]:

@@ -19,11 +19,13 @@ no arithmetic (a slice, a concatenation) was never made a fusion, and joins none
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from meshcast.lower.fused_kernel import merged
+from meshcast.lower.access import Member
+from meshcast.lower.asked_again import AskedValues, asked_of
+from meshcast.lower.fused_kernel import merged, without_results
 from meshcast.lower.fusion_times import MAX_VALUES
-from meshcast.lower.fusion_times_of_kernels import is_slower_together
+from meshcast.lower.fusion_times_of_kernels import is_slower_repeated, is_slower_together
 from meshcast.lower.kernel import Kernel, KernelKind, Step, short_name
 from meshcast.lower.kernel_dependencies import dependencies
 from meshcast.lower.rewriting import LAID_OUT_ANEW
@@ -48,18 +50,24 @@ _UNFUSED = frozenset(
 )  # fmt: skip
 
 
-def merge_outputs(steps: Sequence[Step], tensors: Sequence[Tensor], outputs: Sequence[int]) -> list[Step]:
+Fused = Callable[[int], "Sequence[Member] | None"]  # a kernel's result -> the ops that it is made of
+
+
+def merge_outputs(
+    steps: Sequence[Step], tensors: Sequence[Tensor], outputs: Sequence[int], fused: Fused = lambda _: None
+) -> list[Step]:
     """The steps of a block, with kernels merged that XLA:GPU gives several results.
 
     Args:
         steps: In order.
         tensors: Types of all values.
         outputs: Values that somebody outside the block reads.
+        fused: The ops of the kernel that makes a value; None where it is not known.
     """
     spaces = [_space(step, tensors) if isinstance(step, Kernel) else 0 for step in steps]
     if sum(map(bool, spaces)) < 2:
         return list(steps)
-    return _OutputMerging(steps, spaces, tensors, outputs).result()
+    return _OutputMerging(steps, spaces, tensors, outputs, fused).result()
 
 
 def _space(kernel: Kernel, tensors: Sequence[Tensor]) -> int:
@@ -76,8 +84,11 @@ def _space(kernel: Kernel, tensors: Sequence[Tensor]) -> int:
 
 class _OutputMerging:
     def __init__(
-        self, steps: Sequence[Step], spaces: list[int], tensors: Sequence[Tensor], outputs: Sequence[int]
+        self, steps: Sequence[Step], spaces: list[int], tensors: Sequence[Tensor], outputs: Sequence[int], fused: Fused
     ) -> None:
+        self._fused = fused
+        self._asked: dict[int, AskedValues] = {}  # by a kernel's result, where it was asked about
+        self._parts: dict[int, list[int]] = {}  # results of the kernels that a merged one is made of, by its place
         self._steps: list[Step | None] = list(steps)
         self._spaces, self._tensors = spaces, tensors
         self._kept = frozenset(outputs)
@@ -169,9 +180,34 @@ class _OutputMerging:
             and self._fit(maker, index)
             and not self._connected(maker, index, passing_on=True)
             and not is_slower_together(kernel, self._kernel(index), value)
+            and not self._repeats_slowly(maker, index, value)
         ]
         if found:
             self._merge(max(found, key=self._priority), maker)
+
+    def _repeats_slowly(self, maker: int, reader: int, value: int) -> bool:
+        """Whether a pass over elements asks for a value at other places as well, and computing it there takes longer."""
+        kernel, other = self._kernel(maker), self._kernel(reader)
+        if other.kind is not KernelKind.LOOP_FUSION or other.reads.index(value) not in other.rearranged:
+            return False
+        made, parts = self._asked_of(value), [self._asked_of(part) for part in self._parts_of(reader)]
+        if made is None or not all(parts):
+            return False
+        asked = [part for part in parts if part is not None]
+        found = [part.times(value, self._tensors[value].elements) for part in asked]
+        times = any(itself for itself, _ in found) + sum(besides for _, besides in found)
+        return is_slower_repeated(kernel, other, value, made.cycles, sum(part.cycles for part in asked), times)
+
+    def _parts_of(self, index: int) -> list[int]:
+        found = self._parts.get(index)
+        if found is None:
+            found = self._parts[index] = [*self._kernel(index).writes[:1]]
+        return found
+
+    def _asked_of(self, result: int) -> AskedValues | None:
+        if result not in self._asked and (members := self._fused(result)) is not None:
+            self._asked[result] = asked_of(members, self._tensors)
+        return self._asked.get(result)
 
     def _fit(self, first: int, second: int) -> bool:
         """Whether one kernel can be what two are."""
@@ -227,12 +263,23 @@ class _OutputMerging:
             self._order = StepOrder(dependencies([step for step in self._steps if step is not None]))
         return self._order.connected(first, second, passing_on=passing_on)
 
+    def _is_read_within(self, value: int, host: int, guest: int) -> bool:
+        """Whether nobody but two kernels that become one reads a value: HloDCE drops it from the fusion's results."""
+        readers = self._readers.get(value)
+        return readers is not None and all(index in (host, guest) for index in readers)
+
     def _merge(self, host: int, guest: int) -> None:
         assert self._order is not None
         places = self._order.places
         low, high = sorted((host, guest), key=places.__getitem__)
         whole = merged(self._kernel(low), self._kernel(high))
+        unread = [
+            value for value in whole.writes if value not in self._kept and self._is_read_within(value, host, guest)
+        ]
+        if unread:
+            whole = without_results(whole, unread, self._tensors)
         self._order.merge(host, guest)
+        self._parts[host] = [*self._parts_of(host), *self._parts_of(guest)]
         self._steps[host], self._steps[guest] = whole, None
         self._sums.pop(host, None)
         for value in whole.reads:

@@ -9,10 +9,11 @@ from meshcast.workload import Gemm, Op, OpKind, Tensor, element_bytes
 
 # Operands as large as the result that an epilogue may read besides it: a residual, a mask and its alternative.
 MAX_EPILOGUE_OPERANDS = 2
-# Multiply-adds (gpu/transforms/algebraic_simplifier.cc, ShouldStrengthReduceDotToReduce).
+# Multiply-adds (dot_strength_reduction.cc).
 SMALL_VECTOR_PRODUCT = 10_000_000
 # Elements of both operands, of one of a batch, below which a product stays a loop (xla_gpu_gemm_rewrite_size_threshold).
 TINY_PRODUCT = 100
+_ABOVE_DEFAULT = frozenset({"HIGH", "HIGHEST"})
 _LOOPED = frozenset({"f16", "bf16", "f32"})
 _EPILOGUE = frozenset({OpKind.ELEMENTWISE, OpKind.BROADCAST, OpKind.GENERATE, OpKind.VIEW})
 
@@ -37,8 +38,14 @@ def with_swapped_operands(op: Op, transposed: Set[int]) -> Op:
 
 
 def is_summed(gemm: Gemm) -> bool:
-    """Whether XLA makes a multiplication and a reduction of a product with a vector, and no library call."""
-    return min(gemm.m, gemm.n) == 1 and gemm.batch * gemm.m * gemm.n * gemm.k < SMALL_VECTOR_PRODUCT
+    """Whether XLA makes a multiplication and a reduction of a product with a vector, and no library call.
+
+    It does of small ones, and of those that Triton has no kernel for: operands asked for with a precision above the default
+    (DotStrengthReduction::InstructionMatchesPattern, CanTritonHandleGEMM), as solvers of linear systems do.
+    """
+    if min(gemm.m, gemm.n) > 1:
+        return False
+    return gemm.precision in _ABOVE_DEFAULT or gemm.batch * gemm.m * gemm.n * gemm.k < SMALL_VECTOR_PRODUCT
 
 
 def is_tiny(gemm: Gemm) -> bool:

@@ -91,16 +91,17 @@ def needs_once_timed(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[in
     if not _left_to_triton(kernel):
         return 0, library
     shape = kernel.geometry
-    if (
-        isinstance(shape, Gemm)
-        and kernel.vector_flops
-        and shape.lhs_dtype == SPLIT_FROM_EPILOGUE
-        and _can_call(shape, device)
-    ):
-        # cuBLAS and a pass of its own for the epilogue: first the workspace, then the product that the pass reads.
-        product = int(shape.batch * shape.m * shape.n * element_bytes(shape.out_dtype))
-        return (max(_workspace(device), product) if _cublas_wins(shape, device) else 0), library
+    if isinstance(shape, Gemm) and kernel.vector_flops and shape.lhs_dtype == SPLIT_FROM_EPILOGUE:
+        return _before_epilogue(kernel, shape, device), library
     return _workspace(device) if library else 0, library
+
+
+def _before_epilogue(kernel: Kernel, shape: Gemm, device: Device) -> int:
+    """Bytes of cuBLAS's call and a pass for the epilogue: first the workspace, then the product that the pass reads."""
+    if not kernel.vector_flops or shape.lhs_dtype != SPLIT_FROM_EPILOGUE or not _can_call(shape, device):
+        return 0
+    product = int(shape.batch * shape.m * shape.n * element_bytes(shape.out_dtype))
+    return max(_workspace(device), product) if _cublas_wins(shape, device) else 0
 
 
 def _left_to_triton(kernel: Kernel) -> bool:
@@ -154,7 +155,7 @@ def _product(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool) -> int
     parts = split_parts(shape, device.cores, device.architecture) if tuned else 1  # cuBLAS sums in its workspace
     partial = partial_bytes(shape, parts) + padded_bytes(shape, parts)
     if not calls_cublas(kernel, shape, device, tuned=tuned):
-        return partial
+        return max(partial, _before_epilogue(kernel, shape, device))
     workspace = _workspace(device)
     if element_bytes(shape.lhs_dtype) > 1:
         return partial + workspace

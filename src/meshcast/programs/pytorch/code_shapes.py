@@ -28,9 +28,9 @@ FUSED_LISTS = 0.6  # the same where it does a whole update
 TURNED = 0.55  # cuDNN's copies between channels first and last
 PLAIN = 0.92  # products in fp32 by plain cores, of the rate that large ones reach (T5)
 PLAIN_SHORT = 0.7  # the same of short sums (attention's in BERT, RoBERTa and T5)
-# Products in TF32, of the rate of XLA's (whose layouts the compiler mixes), by how many operands have neighbours along the sum: the
-# warp groups of Hopper take TF32 from shared memory in that order alone (PTX ISA, `wgmma`: only 16-bit operands can be turned), so
-# that one is turned on the way, and two leave the products to single warps. Steps of recommenders, the half that may be looked at.
+# Products in TF32, of the rate of XLA's (whose layouts the compiler mixes), by how many operands have neighbours along the sum.
+# Warp groups of Hopper take TF32 from shared memory in that order alone (PTX ISA, `wgmma`: only 16-bit operands can be turned):
+# one is turned on the way, and two leave the products to single warps. Steps of recommenders, the half that may be looked at.
 TF32 = {2: 1.2, 1: 1.07, 0: 0.57}
 BY_VECTOR = 0.55  # a matrix by a vector, at most one operand of which stays
 CUDNN = 0.85  # convolutions by heuristics instead of timing them all (`torch.backends.cudnn.benchmark` is off)

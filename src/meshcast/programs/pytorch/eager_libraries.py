@@ -75,7 +75,7 @@ def product(op: AtenOp) -> Iterator[Launch]:
 
 
 def _plain_share(told: dict[str, Any]) -> float:
-    """Of plain cores: short sums fill no pipeline, and a small result is a tile of its own size, not of a warp group's 64 rows."""
+    """Of plain cores: short sums fill no pipeline, and a small result is a tile of its own size, not a warp group's 64 rows."""
     tiny = max(told["m"], told["n"]) <= _TILE
     return PLAIN_SHORT * (64 / _TILE if tiny else 1.0) if tiny or told["k"] <= _SHORT else PLAIN
 

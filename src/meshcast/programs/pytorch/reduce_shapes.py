@@ -7,7 +7,7 @@ high. Bytes go at the memory's rate, and no sum is done before
 
     max(bytes / rate, rounds r) + s + (p + rounds of parts r where there are parts)
 
-with r a load's latency, s a block's start, exchange and result, p the fence and the count. r, s and p are cycles, by 48 kinds of
+with r a load's latency, s a block's exchange and result, p the fence and the count. r, s and p are cycles, by 48 kinds of
 sums in steps of recommenders on an H200 (data/measured/h200-embeddings/profile.jsonl.gz, the half that may be looked at).
 """
 
@@ -23,10 +23,7 @@ FEWEST, MOST = 16, 256  # values of a thread between which blocks are divided
 RESIDENT = 132 * 2048  # threads that an H200 holds at once, which blocks are divided for
 
 ROUND = 430.0  # cycles of a round of loads
-START, START_COLUMNS = (
-    300.0,
-    3300.0,
-)  # cycles from a block's start to its result beside a launch and its loads, of rows and of columns
+START, START_COLUMNS = 300.0, 3300.0  # cycles to a result beside a launch and loads, of rows and of columns
 PARTS = 7300.0  # cycles of a part written, fenced and counted, and of what the last block then begins with
 
 

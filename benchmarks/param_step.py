@@ -120,6 +120,7 @@ def predicted(host: str) -> tuple[float, Counter[str]]:
     gap = EAGER_GAP * cluster.device.launch_latency_s
     # A kernel with next to nothing to do, timed as those of the dense part are.
     launch = min(each.seconds for each in dense.launches if each.name == "relu") - gap
+    summed = min(each.seconds for each in dense.launches if each.name == "mean") - gap
 
     def seen(seconds: float) -> float:
         return seconds - cluster.levels[0].link.start_s + cluster.device.launch_latency_s
@@ -135,6 +136,7 @@ def predicted(host: str) -> tuple[float, Counter[str]]:
     launches = torchrec_launches(
         tables=len(tables), ranks=RANKS, shared=len(shared), parameters=2 * (len(LAYERS.bottom) + len(LAYERS.top)),
         kinds=len({placed.sharding.way for placed in plan}), launch_s=launch,
+        sum_s=summed,
         look_up_s=float(look_up),
         update_s=float(update),
 

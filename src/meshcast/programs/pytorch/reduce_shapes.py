@@ -23,7 +23,7 @@ FEWEST, MOST = 16, 256  # values of a thread between which blocks are divided
 RESIDENT = 132 * 2048  # threads that an H200 holds at once, which blocks are divided for
 
 ROUND = 430.0  # cycles of a round of loads
-START, START_COLUMNS = 300.0, 3300.0  # cycles to a result beside a launch and loads, of rows and of columns
+START, START_COLUMNS = 1400.0, 4300.0  # cycles to a result beside a launch and loads, of rows and of columns
 PARTS = 7300.0  # cycles of a part written, fenced and counted, and of what the last block then begins with
 
 

@@ -27,8 +27,8 @@ PYTHON = 3  # of torchrec's objects around a collective, in calls of modules
 
 
 def torchrec_launches(
-    *, tables: int, shared: int, ranks: int, parameters: int, kinds: int, launch_s: float, sum_s: float, look_up_s: float, update_s: float,
-    exchange_s: float, reduce_s: float,
+    *, tables: int, shared: int, ranks: int, parameters: int, kinds: int, launch_s: float, sum_s: float, look_up_s: float,
+    update_s: float, exchange_s: float, reduce_s: float,
 ) -> Iterator[Issued]:  # fmt: skip
     """Launches of a step in order of its parts.
 

@@ -158,6 +158,14 @@ def test_unlike_ranks_and_given_plans_are_timed(file: str, tmp_path: Path) -> No
     assert slow["step_time_s"] > found["step_time_s"]
 
 
+def test_tables_keep_their_names_in_narrow_terminals(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in ("60", "80", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        code, said = _said("show", file, "--batch", "512")
+        assert code == 0
+        assert [line.split()[0] for line in said.splitlines() if line.strip()][:4] == ["table", "user", "item", "place"]
+
+
 def test_recommenders_are_among_the_models() -> None:
     listed = json.loads(CliRunner().invoke(app, ["models", "--json"]).output)["models"]
     assert {"dcnv2-criteo", "two-tower"} <= {each["name"] for each in listed}

@@ -57,6 +57,7 @@ def test_tables_are_shown_and_listed(file: str) -> None:
     assert code == 0
     assert [row["look_ups"] for row in rows] == [4096, 81920, 8192]
     assert rows[2]["different"] == pytest.approx(300, rel=0.01)
+    assert [row["hits"] for row in rows] == [None] * 3
     assert _said("show", file)[0] == 0
     code, said = _said("lists")
     assert code == 0

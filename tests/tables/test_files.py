@@ -178,3 +178,13 @@ def test_a_sample_that_does_not_belong_to_its_table_is_refused(tmp_path: Path, i
     path.write_text("rows,dim,indices\n10,4,sample:sample.npy\n")
     with pytest.raises(MeshcastError, match=said):
         read_tables(str(path))
+
+
+def test_hits_are_those_of_a_cache(tmp_path: Path) -> None:
+    path = tmp_path / "tables.csv"
+    path.write_text("rows,dim,cached,hits\n1000,4,0.1,0.75\n")
+    (table,) = read_tables(str(path))
+    assert (table.cached, table.hits) == (0.1, 0.75)
+    path.write_text("rows,dim,hits\n1000,4,0.75\n")
+    with pytest.raises(MeshcastError, match="hits of no cache"):
+        read_tables(str(path))

@@ -58,22 +58,34 @@ def show_command(source: Tables, on: flags.On = "h200", batch: Batch = 65536, js
             emit_json(row)
         return
     from meshcast.base import format_bytes, format_time
-    from meshcast.results import Section, columns, print_sections
+    from meshcast.results import Section, columns, percent, print_sections
 
     heads = columns(
-        "table", ">rows", ">dim", ">look-ups", ">different", ">missed", ">hottest", ">size", ">forward", ">update"
+        "table",
+        ">rows",
+        ">dim",
+        ">look-ups",
+        ">different",
+        ">missed",
+        ">hottest",
+        ">hits",
+        ">size",
+        ">forward",
+        ">update",
     )
+    kept = any(row["hits"] is not None for row in rows)  # by a cache of rows that lie in host memory
     extras = {"dim", "missed", "hottest", "size"}  # which a narrow terminal does without
     lines = []
     for row in rows:
         counts = [f"{round(row[name]):,}" for name in ("look_ups", "different", "missed", "hottest")]
         lines.append(
             (
-                row["table"], f"{row['rows']:,}", str(row["dim"]), *counts, format_bytes(row["bytes"]),
+                row["table"], f"{row['rows']:,}", str(row["dim"]), *counts,
+                *(["" if row["hits"] is None else percent(row["hits"])] if kept else []), format_bytes(row["bytes"]),
                 format_time(row["forward_s"]), format_time(row["backward_s"]),
             )
         )  # fmt: skip
-    shown = tuple(replace(each, extra=each.title in extras) for each in heads)
+    shown = tuple(replace(each, extra=each.title in extras) for each in heads if kept or each.title != "hits")
     print_sections([Section(columns=shown, rows=lines)])
 
 

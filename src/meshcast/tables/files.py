@@ -150,6 +150,10 @@ def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> E
             raise InputError(f"unknown field {name!r}", where=where, fix=nearest(name, _NAMES))
     if missing := {"rows", "dim"} - set(said):
         raise InputError(f"no {' and no '.join(sorted(missing))}", where=where, fix="every table has rows and dim")
+    if said.get("hits") is not None and said.get("cached") is None:
+        raise InputError(
+            "hits of no cache", where=where, fix="say with `cached` which share of the rows the device keeps"
+        )
     rows = _whole(said["rows"], "rows", MOST_ROWS, where)
     pooling, spread = _pooling(said.get("pooling", 1.0), said.get("spread", 0.0), where)
     dtype = str(said.get("dtype", "f32"))
@@ -165,7 +169,8 @@ def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> E
         indices=_distribution(said.get("indices", "uniform"), rows, where, folder),
         pooled=_yes_or_no(said.get("pooled", True), "pooled", where),
         ways=_ways(said.get("ways", ()), where),
-        cached=None if said.get("cached") is None else _number(said["cached"], "cached", 0.0, 1.0, where),
+        cached=_share(said, "cached", where),
+        hits=_share(said, "hits", where),
     )
 
 
@@ -237,6 +242,10 @@ def _number(value: Any, what: str, low: float, high: float, where: str) -> float
     if not low <= number <= high:
         raise InputError(f"{what} is {value!r}", where=where, fix=f"give a number from {low:g} to {high:g}")
     return number
+
+
+def _share(said: Mapping[str, Any], what: str, where: str) -> float | None:
+    return None if said.get(what) is None else _number(said[what], what, 0.0, 1.0, where)
 
 
 def _whole(value: Any, what: str, most: int, where: str) -> int:

@@ -147,3 +147,12 @@ def test_a_sequence_models_layers_are_predicted_on_as_many_rows_as_its_longest_t
         dense_part(small, "h200", 4, dtype="fp32")
     with pytest.raises(UsageError, match="all pooled"):
         layers_for("hstu", tuple(replace(each, pooled=True) for each in tables))
+
+
+def test_rows_of_several_lengths_are_joined_and_not_multiplied() -> None:
+    tables = tuple(EmbeddingTable(name=f"t{dim}", rows=100, dim=dim) for dim in (16, 64, 112))
+    layers = layers_for("dcnv2-criteo", tables)
+    assert isinstance(layers, DenseLayers)
+    assert layers.read == 16 + 64 + 112 + 64  # the bottom layers' result is as wide as the mean
+    with pytest.raises(UsageError, match="rows of one length, and tables have rows of 16, 64, 112 columns"):
+        layers_for("dlrm-criteo", tables)

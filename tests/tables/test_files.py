@@ -137,7 +137,13 @@ def test_torchrecs_own_objects_are_understood_as_python_writes_them(tmp_path: Pa
         "weight_init_max": None, "num_embeddings_post_pruning": None, "init_fn": None, "need_pos": False,
         "pooling": "PoolingType.SUM", "use_virtual_table": False,
     }  # fmt: skip
-    rows = {"name": "t1", "num_embeddings": 10, "embedding_dim": 64, "pooling": "NONE", "optimizer": "EXACT_ROWWISE_ADAGRAD"}
+    rows = {
+        "name": "t1",
+        "num_embeddings": 10,
+        "embedding_dim": 64,
+        "pooling": "NONE",
+        "optimizer": "EXACT_ROWWISE_ADAGRAD",
+    }
     constraints = {
         "t0": {
             "sharding_types": ["table_column_wise"], "compute_kernels": None, "min_partition": 32, "pooling_factors": [2.5],

@@ -25,6 +25,8 @@ from meshcast.tables.kernels import LookUpParameters as LookUpParameters
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters
 from meshcast.tables.kinds import RankKind as RankKind
 from meshcast.tables.kinds import RankKinds as RankKinds
+from meshcast.tables.measured_trainer import MeasuredTrainer as MeasuredTrainer
+from meshcast.tables.measured_trainer import measured_trainer as measured_trainer
 from meshcast.tables.placing import PlacedTable as PlacedTable
 from meshcast.tables.placing import ShardingProblem as ShardingProblem
 from meshcast.tables.plan_files import read_plan as read_plan
@@ -33,6 +35,8 @@ from meshcast.tables.planner import search as search
 from meshcast.tables.recommenders import SHIPPED as SHIPPED
 from meshcast.tables.recommenders import Recommender as Recommender
 from meshcast.tables.recommenders import layers_for as layers_for
+from meshcast.tables.recorded_trainer import RecordedTrainer as RecordedTrainer
+from meshcast.tables.recorded_trainer import read_trainer as read_trainer
 from meshcast.tables.sharding import Sharding as Sharding
 from meshcast.tables.sharding import TrainerRanks as TrainerRanks
 from meshcast.tables.step import StepModel as StepModel

@@ -8,6 +8,8 @@ from meshcast.tables.bags import BagKernels as BagKernels
 from meshcast.tables.bags import BagParameters as BagParameters
 from meshcast.tables.batch_files import IndexBatch as IndexBatch
 from meshcast.tables.batch_files import read_batch as read_batch
+from meshcast.tables.beside_traces import MeasuredTrainer as MeasuredTrainer
+from meshcast.tables.beside_traces import measured_trainer as measured_trainer
 from meshcast.tables.dense import DensePart as DensePart
 from meshcast.tables.distribution import Distribution as Distribution
 from meshcast.tables.distribution import Picked as Picked
@@ -25,8 +27,6 @@ from meshcast.tables.kernels import LookUpParameters as LookUpParameters
 from meshcast.tables.kernels import UpdateParameters as UpdateParameters
 from meshcast.tables.kinds import RankKind as RankKind
 from meshcast.tables.kinds import RankKinds as RankKinds
-from meshcast.tables.measured_trainer import MeasuredTrainer as MeasuredTrainer
-from meshcast.tables.measured_trainer import measured_trainer as measured_trainer
 from meshcast.tables.placing import PlacedTable as PlacedTable
 from meshcast.tables.placing import ShardingProblem as ShardingProblem
 from meshcast.tables.plan_files import read_plan as read_plan

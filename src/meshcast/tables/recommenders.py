@@ -29,8 +29,9 @@ def layers_for(name: str, tables: Sequence[EmbeddingTable]) -> DenseLayers | Seq
     layers = recommender_layers(name, features=len(tables), dim=joined, tokens=tokens)
     if len(dims) > 1 and (not isinstance(layers, DenseLayers) or not (layers.cross or layers.towers)):
         met = "dot products" if isinstance(layers, DenseLayers) else "sequences"
+        lengths = ", ".join(map(str, dims))
         raise UsageError(
-            f"{name}'s {met} are of rows of one length, and tables have rows of {', '.join(map(str, dims))} columns", where="TABLES",
+            f"{name}'s {met} are of rows of one length, and tables have rows of {lengths} columns", where="TABLES",
             fix="give all tables one dim, or ask for dcnv2-criteo or two-tower, which join rows of any length",
         )  # fmt: skip
     return layers

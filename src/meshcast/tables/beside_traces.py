@@ -15,7 +15,7 @@ from meshcast.tables.plan_files import placed_tables
 from meshcast.tables.recorded_trainer import RecordedTrainer, read_trainer
 from meshcast.tables.sharding import TrainerRanks
 from meshcast.tables.table import EmbeddingTable
-from meshcast.tables.trainer_step import PROFILED_S, trainer_step
+from meshcast.tables.trainer_launches import PROFILED_S, trainer_step
 
 LARGEST = 5  # kinds of kernels whose order is told
 

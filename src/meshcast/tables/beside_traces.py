@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ class MeasuredTrainer:
     recorded: RecordedTrainer
     plan: tuple[dict[str, Any], ...]
     alone_s: float
-    kinds_s: Counter[str]
+    kinds_s: dict[str, float]
 
     @property
     def predicted_s(self) -> float:
@@ -37,14 +36,16 @@ class MeasuredTrainer:
     @property
     def in_order(self) -> bool:
         """Whether the largest kinds are predicted in the recorded order."""
-        orders = [[kind for kind, _ in kinds.most_common(LARGEST)] for kinds in (self.kinds_s, self.recorded.kinds_s)]
-        return orders[0] == orders[1]
+        ours, theirs = (
+            sorted(kinds, key=lambda kind: -kinds[kind])[:LARGEST] for kinds in (self.kinds_s, self.recorded.kinds_s)
+        )
+        return ours == theirs
 
     @property
     def kinds(self) -> list[tuple[str, float, float]]:
         """(kind, predicted, recorded) seconds, the longest recorded first."""
-        names = [kind for kind, _ in (self.recorded.kinds_s + self.kinds_s).most_common()]
-        found = [(name, self.kinds_s[name], self.recorded.kinds_s[name]) for name in names]
+        ours, theirs = self.kinds_s, self.recorded.kinds_s
+        found = [(name, ours.get(name, 0.0), theirs.get(name, 0.0)) for name in {**theirs, **ours}]
         return sorted(found, key=lambda each: -each[2])
 
     def lines(self) -> Iterator[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class RecordedTrainer:
     """
 
     step_s: float
-    kinds_s: Counter[str]
+    kinds_s: dict[str, float]
     events: int
     batch: int
     layers: DenseLayers
@@ -110,7 +110,9 @@ def _events(path: Path) -> list[Event]:
     try:
         content = path.read_bytes()
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except EOFError as error:
+        raise InputError(f"is cut off: {error}", where=str(path), fix=_FIX) from error
+    except (OSError, UnicodeDecodeError) as error:
         raise unreadable(str(path), error, fix=_FIX) from error
     traced = json_value(text, where=str(path))
     events = traced.get("traceEvents") if isinstance(traced, dict) else traced
@@ -128,8 +130,8 @@ def _found(traced: Sequence[Event], start: str, folder: Path) -> Event:
     )
 
 
-def _kinds(ranks: Sequence[Sequence[Event]], last: int, folder: Path) -> Counter[str]:
-    found: Counter[str] = Counter()
+def _kinds(ranks: Sequence[Sequence[Event]], last: int, folder: Path) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
     for event in ranks[last]:
         if event.get("cat") in _WORK and "nccl" not in event["name"]:
             found[kind_of(event["name"])] += 1e-6 * event["dur"]
@@ -143,7 +145,7 @@ def _kinds(ranks: Sequence[Sequence[Event]], last: int, folder: Path) -> Counter
         )
     for each in zip(*joint, strict=True):
         found[kind_of(each[0]["name"])] += 1e-6 * min(event["dur"] for event in each)
-    return found
+    return dict(found)
 
 
 def _layers(traced: Sequence[Event], features: int, folder: Path) -> tuple[int, DenseLayers]:

@@ -6,7 +6,7 @@ link's file: the call itself, and ranks that are not there at once), as a trace 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
@@ -32,7 +32,7 @@ PROFILED_S = (
 def trainer_step(
     tables: Sequence[EmbeddingTable], plan: Sequence[PlacedTable], layers: DenseLayers, cluster: Cluster, ranks: TrainerRanks,
     *, host: str, lists: bool,
-) -> tuple[float, Counter[str]]:  # fmt: skip
+) -> tuple[float, dict[str, float]]:  # fmt: skip
     """Seconds of the step, and of its kernels by kind; tables are whole, a rank's or everybody's."""
     wires, batch, dim = TableWires(cluster, ranks), ranks.batch, layers.dim
     shared = [table for table, placed in zip(tables, plan, strict=True) if placed.sharding.way == "data"]
@@ -76,8 +76,8 @@ def trainer_step(
         reduce_s=fmean(seen(float(wires.all_reduce(size))) for size in reduced),
     )  # fmt: skip
     issued = dense.with_tables(list(launches))
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     own = {id(each) for each in dense.launches}
     for each in issued:
         found[kind_of(each.name)] += each.seconds - (gap if id(each) in own else 0.0)
-    return eager_step(issued, call_costs(host)).step_s, found
+    return eager_step(issued, call_costs(host)).step_s, dict(found)

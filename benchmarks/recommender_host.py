@@ -1,12 +1,14 @@
 """Measures whole recommender steps of `embeddings.py` again, with the host's speed beside each, on the GPU that PyTorch finds.
 
-    python benchmarks/recommender_host.py OUT.jsonl [--seconds 190] [--device cuda]
+    python benchmarks/recommender_host.py OUT.jsonl [--seconds 190] [--device cuda] [--rounds 3] [--steps 24]
 
 Eager steps of small batches take as long as the host needs to issue them, and a host is not equally fast from one minute to
 the next. So every case is measured in rounds, before and after each of which a reference step is: a small training step of
 dense layers whose kernels are next to nothing, and which makes the same calls whatever the case. `rounds` has, for each, the
 reference's milliseconds before and after (`before`, `after`), and of the case `step` (one after another) and `host`, medians;
-`step_ms`, `host_ms`, `probe_ms` are the medians of all rounds, `queued_ms` the step with the host ahead.
+`step_ms`, `host_ms`, `probe_ms` are the medians of all rounds, `queued_ms` the step with the host ahead. A host changes its pace
+within tenths of a second too: more and shorter rounds (`--rounds 10 --steps 8`) have the reference nearer to the steps. Of every
+round the first sixth is left out.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from embeddings import Bench, Case, Trained, dense_layers, shrunk, step_cases, tagged, trained
 
-ROUNDS, STEPS, PROBES = 3, 24, 24
+LEFT_OUT = 6  # a first part in so many of a round's steps, in which the host is not ahead yet
 
 
 def reference(bench: Bench) -> Callable[[], None]:
@@ -42,20 +44,20 @@ def reference(bench: Bench) -> Callable[[], None]:
     return once
 
 
-def probed(bench: Bench, once: Callable[[], None]) -> float:
+def probed(bench: Bench, once: Callable[[], None], count: int) -> float:
     """Milliseconds of one reference step, the median."""
     found = []
-    for _ in range(PROBES):
+    for _ in range(count):
         begun = time.perf_counter()
         once()
         found.append(1e3 * (time.perf_counter() - begun))
     bench.wait()
-    return statistics.median(found[4:])
+    return statistics.median(found[count // LEFT_OUT :])
 
 
-def one_round(bench: Bench, step: Trained) -> dict[str, float]:
+def one_round(bench: Bench, step: Trained, count: int) -> dict[str, float]:
     """Milliseconds of a step among steps one after another, and of the host."""
-    marks, hosts = [torch.cuda.Event(enable_timing=True) for _ in range(STEPS + 1)], []
+    marks, hosts = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)], []
     marks[0].record()
     for number, mark in enumerate(marks[1:]):
         begun = time.perf_counter()
@@ -64,7 +66,8 @@ def one_round(bench: Bench, step: Trained) -> dict[str, float]:
         mark.record()
     bench.wait()
     steps = [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
-    return {"step": statistics.median(steps[4:]), "host": statistics.median(hosts[4:])}
+    first = count // LEFT_OUT
+    return {"step": statistics.median(steps[first:]), "host": statistics.median(hosts[first:])}
 
 
 def queued(bench: Bench, step: Trained) -> float:
@@ -81,19 +84,19 @@ def queued(bench: Bench, step: Trained) -> float:
     return statistics.median(found)
 
 
-def measured(bench: Bench, case: Case, probe: Callable[[], None]) -> Case:
-    """A row."""
+def measured(bench: Bench, case: Case, probe: Callable[[], None], rounds_asked: int, steps: int) -> Case:
+    """A row: so many rounds of so many steps, and as many of the reference before and after each."""
     row = dict(case)
     step = trained(bench, case if bench.cuda else shrunk(case))
     for which in (0, 1, 0):
         step.once(which)
     bench.wait()
     if not bench.cuda:
-        return row | {"probe_ms": probed(bench, probe)}
+        return row | {"probe_ms": probed(bench, probe, steps)}
     rounds: list[dict[str, Any]] = []
-    for _ in range(ROUNDS):
-        before = probed(bench, probe)
-        rounds.append({"before": before, **one_round(bench, step), "after": probed(bench, probe)})
+    for _ in range(rounds_asked):
+        before = probed(bench, probe, steps)
+        rounds.append({"before": before, **one_round(bench, step, steps), "after": probed(bench, probe, steps)})
     every = [each[name] for each in rounds for name in ("before", "after")]
     return row | {
         "step_ms": statistics.median(each["step"] for each in rounds),
@@ -110,6 +113,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=190)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=24)
     given = parser.parse_args()
     end = time.monotonic() + given.seconds
     cuda = given.device == "cuda"
@@ -122,7 +127,7 @@ def main() -> None:
             if time.monotonic() > end:
                 break
             try:
-                row = measured(bench, case, probe)
+                row = measured(bench, case, probe, given.rounds, given.steps)
             except Exception as error:
                 row = {**case, "error": repr(error)[:400]}
                 if cuda and "illegal" in str(error):

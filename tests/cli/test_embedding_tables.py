@@ -57,6 +57,7 @@ def test_tables_are_shown_and_listed(file: str) -> None:
     assert code == 0
     assert [row["look_ups"] for row in rows] == [4096, 81920, 8192]
     assert rows[2]["different"] == pytest.approx(300, rel=0.01)
+    assert [row["hits"] for row in rows] == [None] * 3
     assert _said("show", file)[0] == 0
     code, said = _said("lists")
     assert code == 0
@@ -156,6 +157,14 @@ def test_unlike_ranks_and_given_plans_are_timed(file: str, tmp_path: Path) -> No
     assert (again["plan"], again["step_time_s"]) == (found["plan"], found["step_time_s"])
     slow = json.loads(_said(*words, "--given", str(path), "--slow", "0-7=0.5")[1])
     assert slow["step_time_s"] > found["step_time_s"]
+
+
+def test_tables_keep_their_names_in_narrow_terminals(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in ("60", "80", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        code, said = _said("show", file, "--batch", "512")
+        assert code == 0
+        assert [line.split()[0] for line in said.splitlines() if line.strip()][:4] == ["table", "user", "item", "place"]
 
 
 def test_recommenders_are_among_the_models() -> None:

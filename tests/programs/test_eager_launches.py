@@ -147,3 +147,36 @@ def test_pieces_of_sixteen_bytes_are_joined_faster() -> None:
         (launch,) = eager_launches(call("cat", (a, b), (out,), dim=1), 0)
         shares.append(launch.share)
     assert shares[0] > shares[1]
+
+
+def test_tf32_goes_by_how_its_operands_lie() -> None:
+    rows, weights, out = dense(0, 4096, 512), dense(1, 1024, 512), dense(2, 4096, 1024)
+    turned = View(1, (512, 1024), (1, 512), "float32")
+    (forward,) = eager_launches(call("mm", (rows, turned), (out,), allow_tf32=True))  # both along the sum
+    (data,) = eager_launches(call("mm", (out, weights), (rows,), allow_tf32=True))
+    sideways = View(2, (1024, 4096), (1, 1024), "float32")
+    (weight,) = eager_launches(call("mm", (sideways, rows), (weights,), allow_tf32=True))  # neither
+    assert forward.share > data.share > weight.share
+    assert not weight.told["plain"]
+    odd = View(2, (1022, 4096), (1, 1022), "float32")
+    (askew,) = eager_launches(call("mm", (odd, rows), (dense(3, 1022, 512),), allow_tf32=True))
+    assert askew.share == 1.0  # by the alignment of its rows alone
+
+
+def test_a_matrix_by_a_vector_is_streamed_and_its_bias_copied_first() -> None:
+    matrix, vector, out = dense(0, 8192, 256), dense(1, 256, 1), dense(2, 8192, 1)
+    copied, product = eager_launches(call("addmm", (dense(3, 1), matrix, vector), (out,)))
+    assert (copied.name, product.name, product.form) == ("copy_bias", "addmm", "reduce")
+    assert product.stages[0].reduced == (1,)
+    turned = View(2, (1, 8192), (1, 1), "float32")
+    (gradient,) = eager_launches(call("mm", (turned, matrix), (dense(4, 1, 256),)))
+    assert (gradient.form, gradient.stages[0].reduced) == ("reduce", (0,))
+
+
+def test_small_tiles_of_batches_are_plain_cores_own() -> None:
+    left, right, out = dense(0, 4096, 27, 32), dense(1, 4096, 32, 27), dense(2, 4096, 27, 27)
+    (tiny,) = eager_launches(call("bmm", (left, right), (out,), allow_tf32=True))
+    wide = (dense(0, 4096, 27, 27), dense(1, 4096, 27, 128))
+    (other,) = eager_launches(call("bmm", wide, (dense(2, 4096, 27, 128),)))
+    assert tiny.told["plain"]
+    assert tiny.share == 2 * other.share

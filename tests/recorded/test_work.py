@@ -27,10 +27,20 @@ def test_a_fused_look_up_reads_a_row_an_index() -> None:
     """384 sums of two indices each: rows twice as many as come out; state is none of a look-up's."""
     operator = Operator(
         number=1, name="fbgemm::split_embedding_codegen_lookup_adagrad_function", parent=0, record=0, thread=0,
-        values=[_tensor(10**9, 4), _tensor(768, 8), _tensor(384, 8), _tensor(10**9, 4)], shapes=[[10**9], [768], [384], [10**9]],
+        values=[_tensor(10**9, 4), _tensor(768, 8), _tensor(385, 8), _tensor(10**9, 4)], shapes=[[10**9], [768], [385], [10**9]],
         types=[FLOAT, LONG, LONG, FLOAT], out_values=[_tensor(6144, 4)], out_shapes=[[128, 48]], out_types=[FLOAT],
     )  # fmt: skip
-    assert work_of(operator)[2] == (768 + 384) * 8 + 2 * 6144 * 4 + 6144 * 4
+    assert work_of(operator)[2] == (768 + 385) * 8 + 2 * 6144 * 4 + 6144 * 4
+
+
+def test_places_and_beginnings_may_be_of_several_types() -> None:
+    """Eight sums of three indices each, indices of 8 bytes and beginnings of 4."""
+    operator = Operator(
+        number=1, name="aten::embedding_bag", parent=0, record=0, thread=0,
+        values=[_tensor(10**6, 4), _tensor(24, 8), _tensor(8, 4)], shapes=[[1000, 1000], [24], [8]],
+        types=[FLOAT, LONG, "Tensor(int)"], out_values=[_tensor(8000, 4)], out_shapes=[[8, 1000]], out_types=[FLOAT],
+    )  # fmt: skip
+    assert work_of(operator)[2] == 24 * 8 + 8 * 4 + 3 * 8000 * 4 + 8000 * 4
 
 
 def test_others_move_their_tensors() -> None:

@@ -110,6 +110,7 @@ def _of_torchrec(**more: int) -> list[Issued]:
         torchrec_launches(
             **sizes,
             launch_s=1e-6,
+            sum_s=1.5e-6,
             look_up_s=2e-6,
             update_s=3e-6,
             exchange_s=4e-6,
@@ -125,6 +126,7 @@ def test_torchrecs_calls_grow_with_ranks_parameters_and_kinds_of_sharding() -> N
     assert len(_of_torchrec(shared=3)) - base == 1 + 4
     names = [each.name for each in _of_torchrec()]
     assert (names.count("all-to-all"), names.count("all-reduce")) == (5, 3)
+    assert [each.part for each in _of_torchrec() if each.name == "sum"] == ["input", "loss"]  # lengths, and the loss
     assert sum(each.work[-1] for each in _of_torchrec()) == 1  # sizes are read by the host
 
 
@@ -145,3 +147,12 @@ def test_a_sequence_models_layers_are_predicted_on_as_many_rows_as_its_longest_t
         dense_part(small, "h200", 4, dtype="fp32")
     with pytest.raises(UsageError, match="all pooled"):
         layers_for("hstu", tuple(replace(each, pooled=True) for each in tables))
+
+
+def test_rows_of_several_lengths_are_joined_and_not_multiplied() -> None:
+    tables = tuple(EmbeddingTable(name=f"t{dim}", rows=100, dim=dim) for dim in (16, 64, 112))
+    layers = layers_for("dcnv2-criteo", tables)
+    assert isinstance(layers, DenseLayers)
+    assert layers.read == 16 + 64 + 112 + 64  # the bottom layers' result is as wide as the mean
+    with pytest.raises(UsageError, match="rows of one length, and tables have rows of 16, 64, 112 columns"):
+        layers_for("dlrm-criteo", tables)

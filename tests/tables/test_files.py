@@ -128,3 +128,69 @@ def test_a_pickle_that_calls_something_is_refused(tmp_path: Path) -> None:
     _saved(path, NamedOnly("os", "system"))
     with pytest.raises(MeshcastError, match=r"it names os\.system"):
         read_batch(path)
+
+
+def test_torchrecs_own_objects_are_understood_as_python_writes_them(tmp_path: Path) -> None:
+    """`dataclasses.asdict` of an `EmbeddingBagConfig` and of `ParameterConstraints`, members of enumerations by their names."""
+    config = {
+        "num_embeddings": 1000, "embedding_dim": 64, "name": "t0", "data_type": "DataType.FP16", "feature_names": ["f0"],
+        "weight_init_max": None, "num_embeddings_post_pruning": None, "init_fn": None, "need_pos": False,
+        "pooling": "PoolingType.SUM", "use_virtual_table": False,
+    }  # fmt: skip
+    rows = {
+        "name": "t1",
+        "num_embeddings": 10,
+        "embedding_dim": 64,
+        "pooling": "NONE",
+        "optimizer": "EXACT_ROWWISE_ADAGRAD",
+    }
+    constraints = {
+        "t0": {
+            "sharding_types": ["table_column_wise"], "compute_kernels": None, "min_partition": 32, "pooling_factors": [2.5],
+            "cache_params": {"algorithm": "LRU", "load_factor": 0.25}, "enforce_hbm": None,
+        }
+    }  # fmt: skip
+    path = tmp_path / "planner.json"
+    path.write_text(json.dumps({"tables": [config, rows], "constraints": constraints}))
+    first, second = read_tables(str(path))
+    assert (first.dtype, first.pooling, first.pooled, first.cached, first.ways) == ("f16", 2.5, True, 0.25, ("column",))
+    assert (second.pooled, second.pooling, second.optimizer) == (False, 1.0, "rowwise-adagrad")
+
+
+def test_an_archives_only_array_needs_no_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", np.array([1, 1, 2]))
+    np.savez(tmp_path / "two.npz", a=np.array([1, 1, 2]), b=np.array([3]))
+    path = tmp_path / "tables.csv"
+    path.write_text("rows,dim,indices\n10,4,sample:one.npz\n10,4,sample:two.npz#a\n")
+    one, named = read_tables(str(path))
+    assert one.indices == named.indices
+    path.write_text("rows,dim,indices\n10,4,sample:two.npz\n")
+    with pytest.raises(MeshcastError, match="which array is not said, of a, b"):
+        read_tables(str(path))
+
+
+@pytest.mark.parametrize(
+    ("indices", "said"),
+    [
+        ([3, 10], "looks row 10 up, and the table has 10"),
+        ([3, -1], "has an index of -1"),
+        ([0.5, 1.0], "its numbers are float64, and indices are whole"),
+        ([], "has no indices"),
+    ],
+)
+def test_a_sample_that_does_not_belong_to_its_table_is_refused(tmp_path: Path, indices: list[float], said: str) -> None:
+    np.save(tmp_path / "sample.npy", np.array(indices) if indices else np.array([], dtype=np.int64))
+    path = tmp_path / "tables.csv"
+    path.write_text("rows,dim,indices\n10,4,sample:sample.npy\n")
+    with pytest.raises(MeshcastError, match=said):
+        read_tables(str(path))
+
+
+def test_hits_are_those_of_a_cache(tmp_path: Path) -> None:
+    path = tmp_path / "tables.csv"
+    path.write_text("rows,dim,cached,hits\n1000,4,0.1,0.75\n")
+    (table,) = read_tables(str(path))
+    assert (table.cached, table.hits) == (0.1, 0.75)
+    path.write_text("rows,dim,hits\n1000,4,0.75\n")
+    with pytest.raises(MeshcastError, match="hits of no cache"):
+        read_tables(str(path))

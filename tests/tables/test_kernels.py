@@ -85,3 +85,12 @@ def test_a_turn_waits_for_the_last_of_its_rows() -> None:
     )
     assert (rarely - held) / (always - held) == pytest.approx(1 - 0.98**32)
     assert (always - held) * H200.clock_hz == pytest.approx(10 * kernels.look_up.miss_cycles)
+
+
+def test_hits_that_are_known_replace_those_that_follow_from_the_indices() -> None:
+    kernels = EmbeddingKernels(device=H200)
+    different = WORK.picked.different(WORK.look_ups)
+    assert H200.host_bandwidth is not None
+    half = kernels.from_host(replace(WORK, cached=0.1, hits=0.5))
+    assert half == pytest.approx(0.5 * different * 512 / H200.host_bandwidth)
+    assert kernels.from_host(replace(WORK, cached=0.1, hits=1.0)) == 0.0

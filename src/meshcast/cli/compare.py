@@ -70,6 +70,15 @@ def compare_command(
         bool, typer.Option("--no-folder", help="Print only: keep no answers, tables or plot.")
     ] = False,
     measured: flags.MeasuredFlag = None,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="TABLES",
+            help="With --measured, of a recommender that torchrec trained: its embedding tables, a file or a list. Layers, batch "
+            "and plan follow from the traces, one a rank.",
+        ),
+    ] = None,
     steps: flags.StepsFlag = None,
     module: flags.ModuleFlag = None,
     *,
@@ -85,7 +94,8 @@ def compare_command(
     name, was answered somewhere; what does not fit or is not supported elsewhere is part of the table.
 
     With --measured, one TARGET on one device is compared with a profile of a real run instead, kernel by kernel; nothing
-    is written, and a trace of another program is refused (exit code 2).
+    is written, and a trace of another program is refused (exit code 2). A recommender that torchrec trained on several devices
+    is compared by kinds of kernels, with --tables.
     """
     from meshcast.base import UsageError
     from meshcast.cli.measured import show_measured
@@ -105,12 +115,22 @@ def compare_command(
     options = asked.options()
     names = split_names(",".join(on or ()))
     fidelity = fidelity or ("auto" if tried else ALL_FIDELITIES)
+    if tables is not None and not measured:
+        raise UsageError(
+            "a recommender's tables are compared with a trace", where="--tables",
+            fix="give --measured FOLDER, or use meshcast tables plan",
+        )  # fmt: skip
     if measured:
         for flag, value in (("--try", tried), ("--price", price)):
             if value is not None:
                 raise UsageError("a trace is compared with one prediction", where=flag, fix=f"leave {flag} out")
         if out is not None:
             raise UsageError("a comparison with a trace keeps no folder", where="--out", fix="use --json > FILE")
+        if tables is not None:
+            from meshcast.cli.measured_tables import show_measured_tables
+
+            target, folder_given = _only(targets, "TARGET"), _only(measured, "--measured")
+            return show_measured_tables(target, tables, folder_given, _only(names, "--on"), options.run.host, json=json)
         ask = Ask(target=_only(targets, "TARGET"), on=_only(names, "--on"), fidelity=_fidelity(fidelity))
         return show_measured(ask, measured, options, steps=steps, module=module, json=json)
     for flag, given in (("--steps", steps), ("--module", module)):

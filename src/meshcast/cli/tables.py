@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,22 +57,36 @@ def show_command(source: Tables, on: flags.On = "h200", batch: Batch = 65536, js
         for row in rows:
             emit_json(row)
         return
-    from rich.console import Console
-    from rich.table import Table
-
     from meshcast.base import format_bytes, format_time
+    from meshcast.results import Section, columns, percent, print_sections
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("table")
-    for heading in ("rows", "dim", "look-ups", "different", "missed", "hottest", "size", "look-ups take", "updates"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    heads = columns(
+        "table",
+        ">rows",
+        ">dim",
+        ">look-ups",
+        ">different",
+        ">missed",
+        ">hottest",
+        ">hits",
+        ">size",
+        ">forward",
+        ">update",
+    )
+    kept = any(row["hits"] is not None for row in rows)  # by a cache of rows that lie in host memory
+    extras = {"dim", "missed", "hottest", "size"}  # which a narrow terminal does without
+    lines = []
     for row in rows:
         counts = [f"{round(row[name]):,}" for name in ("look_ups", "different", "missed", "hottest")]
-        table.add_row(
-            row["table"], f"{row['rows']:,}", str(row["dim"]), *counts, format_bytes(row["bytes"]),
-            format_time(row["forward_s"]), format_time(row["backward_s"]),
+        lines.append(
+            (
+                row["table"], f"{row['rows']:,}", str(row["dim"]), *counts,
+                *(["" if row["hits"] is None else percent(row["hits"])] if kept else []), format_bytes(row["bytes"]),
+                format_time(row["forward_s"]), format_time(row["backward_s"]),
+            )
         )  # fmt: skip
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    shown = tuple(replace(each, extra=each.title in extras) for each in heads if kept or each.title != "hits")
+    print_sections([Section(columns=shown, rows=lines)])
 
 
 @app.command("plan")
@@ -160,53 +175,49 @@ def plan_command(
 
 def print_plan(answer: TablesAnswer) -> None:
     """The step, what bounds it, and where every table is."""
-    from rich.console import Console
-    from rich.table import Table
-
     from meshcast.base import format_bytes, format_time
+    from meshcast.results import Section, columns, print_sections
 
-    console = Console(markup=False, emoji=False, highlight=False)
     ranks, parts = answer.problem.ranks, answer.step.parts_s
-    console.print(
-        f"{len(answer.problem.tables)} tables on {ranks.devices} devices of {answer.question.on}, batch {ranks.global_batch:,}",
-        style="bold",
+    tables = f"{len(answer.problem.tables)} tables on {ranks.devices} devices of {answer.question.on}"
+    title = f"{tables}, batch {ranks.global_batch:,}"
+    told: list[tuple[str, ...]] = []
+    told.append(
+        ("step", f"{format_time(answer.step.step_s)}, {ranks.global_batch / answer.step.step_s:,.0f} samples/s")
     )
-    told = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    told.add_row("step", f"{format_time(answer.step.step_s)}, {ranks.global_batch / answer.step.step_s:,.0f} samples/s")
-    told.add_row("bound by", answer.bound)
-    told.add_row("look-ups, updates", f"{format_time(parts['look_ups'])}, {format_time(parts['updates'])}")
-    told.add_row("pooled rows", f"{format_time(parts['pooled'])}, exposed {format_time(parts['exposed_pooled'])}")
-    told.add_row("indices", f"{format_time(parts['indices'])}, exposed {format_time(parts['exposed_indices'])}")
-    told.add_row("dense layers", format_time(parts["dense"]))
+    told.append(("bound by", answer.bound))
+    told.append(("look-ups, updates", f"{format_time(parts['look_ups'])}, {format_time(parts['updates'])}"))
+    told.append(("pooled rows", f"{format_time(parts['pooled'])}, exposed {format_time(parts['exposed_pooled'])}"))
+    told.append(("indices", f"{format_time(parts['indices'])}, exposed {format_time(parts['exposed_indices'])}"))
+    told.append(("dense layers", format_time(parts["dense"])))
     if parts["waiting"] > 0:
-        told.add_row("waiting", f"{format_time(parts['waiting'])} for ranks that have more")
+        told.append(("waiting", f"{format_time(parts['waiting'])} for ranks that have more"))
     if answer.problem.model.dense.host_s:
-        told.add_row("host", format_time(answer.problem.model.dense.host_s))
-    told.add_row(
-        "dense all-reduce", f"{format_time(parts['reduced'])}, exposed {format_time(parts['exposed_reduced'])}"
+        told.append(("host", format_time(answer.problem.model.dense.host_s)))
+    told.append(
+        ("dense all-reduce", f"{format_time(parts['reduced'])}, exposed {format_time(parts['exposed_reduced'])}")
     )
-    told.add_row(
-        "memory",
-        f"{format_bytes(answer.memory_bytes[0])} on the fullest, {format_bytes(answer.memory_bytes[1])} on average",
+    told.append(
+        (
+            "memory",
+            f"{format_bytes(answer.memory_bytes[0])} on the fullest, {format_bytes(answer.memory_bytes[1])} on average",
+        )
     )
     instead = ", ".join(f"{name} {format_time(s) if s else 'does not fit'}" for name, s in answer.baselines.items())
     if instead:
-        told.add_row("instead of", instead)
+        told.append(("instead of", instead))
     if answer.against is not None:
         other = answer.against
-        told.add_row(
-            "against",
-            f"{format_time(other.step_s)}, {other.step_s / answer.step.step_s - 1:+.1%}, bound by {other.bound}",
+        told.append(
+            (
+                "against",
+                f"{format_time(other.step_s)}, {other.step_s / answer.step.step_s - 1:+.1%}, bound by {other.bound}",
+            )
         )
-    console.print(told)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("table")
-    for heading in ("rows", "dim"):
-        table.add_column(heading, justify="right")
-    table.add_column("sharding")
-    table.add_column("on")
+    lines = []
     for each, placed in zip(answer.problem.tables, answer.plan, strict=True):
         where = "nodes" if placed.sharding.way in ("table-row", "grid") else "ranks"
         places = f"{where} {' '.join(map(str, placed.places))}" if placed.places else "all ranks"
-        table.add_row(each.name, f"{each.rows:,}", str(each.dim), str(placed.sharding), places)
-    console.print(table)
+        lines.append((each.name, f"{each.rows:,}", str(each.dim), str(placed.sharding), places))
+    shown = columns("table", ">rows", ">dim", "sharding", "~on")
+    print_sections([Section(title=title, rows=told, emphasis=True), Section(columns=shown, rows=lines)])

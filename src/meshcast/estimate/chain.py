@@ -200,7 +200,8 @@ def _shaped(found: KernelEstimate, code: CodeShape, device: Device) -> KernelEst
     Nor is it shorter than its slowest block.
     """
     working = max(0.0, found.time - found.overhead)
-    longer = max(working / code.share, code.block_cycles / device.clock_hz) - working + code.extra
+    longer = max(working / code.share, code.block_cycles / device.clock_hz) - working
+    longer += code.extra + code.wait_cycles / device.clock_hz
     return replace(
         found,
         time=found.time + longer,

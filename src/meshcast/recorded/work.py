@@ -85,11 +85,24 @@ def _moved(operator: Operator) -> int:
     tensors = [
         (tensor_bytes([value], [kind]), str(kind)) for value, kind in zip(operator.values, operator.types, strict=False)
     ]
-    places = sorted(size for size, kind in tensors if kind in PLACES)
-    # Sums have a list of where each begins beside that of the places: the longest two.
-    sums = places[-1] / places[-2] if operator.name not in PLAIN_LOOK_UPS and len(places) > 1 and places[-2] else 1.0
+    places = sum(size for size, kind in tensors if kind in PLACES)
     table = max((size for size, kind in tensors if kind not in PLACES), default=0)
-    return sum(places) + min(table, round(written * max(1.0, sums))) + written
+    return places + min(table, round(written * max(1.0, _summed_up(operator)))) + written
+
+
+def _summed_up(operator: Operator) -> float:
+    """Rows that are summed up into one that comes out: of the longest two lists of places, which may be of several types, the one
+    has the places and the other where each sum begins, with FBGEMM's tables where the last one ends too.
+    """
+    if operator.name in PLAIN_LOOK_UPS:
+        return 1.0
+    lists = sorted(
+        value[3]
+        for value, kind in zip(operator.values, operator.types, strict=False)
+        if str(kind) in PLACES and isinstance(value, list) and len(value) > 3
+    )
+    sums = (lists[-2] - (FUSED_LOOK_UP.fullmatch(operator.name) is not None)) if len(lists) > 1 else 0
+    return lists[-1] / sums if sums > 0 else 1.0
 
 
 def _dtype(kind: str) -> str:

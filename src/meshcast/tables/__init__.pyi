@@ -8,6 +8,8 @@ from meshcast.tables.bags import BagKernels as BagKernels
 from meshcast.tables.bags import BagParameters as BagParameters
 from meshcast.tables.batch_files import IndexBatch as IndexBatch
 from meshcast.tables.batch_files import read_batch as read_batch
+from meshcast.tables.beside_traces import MeasuredTrainer as MeasuredTrainer
+from meshcast.tables.beside_traces import measured_trainer as measured_trainer
 from meshcast.tables.dense import DensePart as DensePart
 from meshcast.tables.distribution import Distribution as Distribution
 from meshcast.tables.distribution import Picked as Picked
@@ -33,6 +35,8 @@ from meshcast.tables.planner import search as search
 from meshcast.tables.recommenders import SHIPPED as SHIPPED
 from meshcast.tables.recommenders import Recommender as Recommender
 from meshcast.tables.recommenders import layers_for as layers_for
+from meshcast.tables.recorded_trainer import RecordedTrainer as RecordedTrainer
+from meshcast.tables.recorded_trainer import read_trainer as read_trainer
 from meshcast.tables.sharding import Sharding as Sharding
 from meshcast.tables.sharding import TrainerRanks as TrainerRanks
 from meshcast.tables.step import StepModel as StepModel

@@ -13,7 +13,7 @@ from meshcast.base import InfeasibleError, UsageError, format_bytes
 from meshcast.hardware import HEALTHY, Cluster, Conditions, resolve
 from meshcast.simulate import call_costs
 from meshcast.tables.dense import DensePart, dense_part
-from meshcast.tables.kernels import EmbeddingKernels
+from meshcast.tables.kernels import EmbeddingKernels, rows_from_host
 from meshcast.tables.kinds import devices_of, gpu_of, rank_kinds
 from meshcast.tables.placing import PlacedTable, ShardingProblem
 from meshcast.tables.plan_files import read_plan
@@ -172,7 +172,7 @@ def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[
         work = LookUps(
             picked=table.picked, dim=table.dim, element_bytes=table.element_bytes, look_ups=batch * table.pooling,
             bags=table.bags(batch), spread=table.spread if table.pooled else 0.0,
-            state_bytes=table.row_state_bytes, cached=table.cached,
+            state_bytes=table.row_state_bytes, cached=table.cached, hits=table.hits,
         )  # fmt: skip
         moved, host = kernels.traffic(work), kernels.from_host(work)
         forward = kernels.forward_call(kernels.forward(moved), kernels.forward_block(moved))
@@ -181,7 +181,9 @@ def table_rows(tables: tuple[EmbeddingTable, ...], on: str, batch: int) -> list[
             "table": table.name, "rows": table.rows, "dim": table.dim, "bytes": table.bytes, "indices": str(table.indices),
             "pooling": table.pooling,
             "look_ups": moved.look_ups, "different": moved.different, "missed": moved.missed, "hottest": moved.hottest,
-            "in_long_runs": moved.in_long_runs, "forward_s": float(forward) + host, "backward_s": float(backward) + host,
+            "in_long_runs": moved.in_long_runs,
+            "hits": None if table.cached is None else 1 - rows_from_host(work) / max(1e-9, float(moved.different)),
+            "forward_s": float(forward) + host, "backward_s": float(backward) + host,
         })  # fmt: skip
     return found
 

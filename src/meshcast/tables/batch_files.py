@@ -10,8 +10,10 @@ from __future__ import annotations
 import gzip
 import pickle
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,11 +82,11 @@ def read_batch(path: Path) -> IndexBatch:
     return IndexBatch(indices=indices.astype(np.int64), offsets=offsets, tables=tables)
 
 
-def sampled(path: Path, table: str, where: str) -> Distribution:
+def sampled(path: Path, table: str, where: str, *, rows: int | None = None) -> Distribution:
     """The distribution of a sample of indices in a file; of a batch, `table` is the table's number.
 
     Raises:
-        InputError: The file cannot be read, or has no such table.
+        InputError: The file cannot be read, has no such table, or an index that is none of so many rows.
     """
     if not path.is_file():
         raise InputError(f"no file {str(path)!r} with a sample of indices", where=where, fix=FIX)
@@ -99,11 +101,37 @@ def sampled(path: Path, table: str, where: str) -> Distribution:
         try:
             if path.suffix in (".npy", ".npz"):
                 loaded = np.load(path, allow_pickle=False)
-                indices = np.asarray(loaded[table] if path.suffix == ".npz" else loaded).ravel().astype(np.int64)
+                indices = _whole(loaded[_array_of(loaded, table)] if path.suffix == ".npz" else loaded)
             else:
                 indices = np.loadtxt(path, dtype=np.int64, ndmin=1).ravel()
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile) as error:
             raise InputError(f"no sample of indices: {error}", where=str(path), fix=FIX) from error
     if not len(indices):
         raise InputError("has no indices", where=str(path), fix=FIX)
+    if indices.min() < 0:
+        raise InputError(f"has an index of {indices.min():,}", where=str(path), fix="count rows from 0")
+    if rows is not None and indices.max() >= rows:
+        raise InputError(
+            f"{path.name} looks row {indices.max():,} up, and the table has {rows:,}", where=where,
+            fix=f"give the table {indices.max() + 1:,} rows or more, counted from 0",
+        )  # fmt: skip
     return counted(indices)
+
+
+def _array_of(archive: Mapping[str, Any], name: str) -> str:
+    """The array of an .npz file that is asked for: the one of that name, or the only one."""
+    names = list(archive)
+    if name in names:
+        return name
+    if not name and len(names) == 1:
+        return names[0]
+    told = f"no array {name!r}" if name else "which array is not said"
+    raise ValueError(f"{told}, of {', '.join(names[:8]) or 'none'}: write sample:FILE#NAME")
+
+
+def _whole(values: Any) -> Longs:
+    """Whole numbers as they are; others are no indices."""
+    found = np.asarray(values).ravel()
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"its numbers are {found.dtype}, and indices are whole")
+    return found.astype(np.int64)

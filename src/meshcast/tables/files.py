@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
@@ -31,13 +31,24 @@ _OTHER_NAMES = {
     "num_embeddings": "rows", "embedding_dim": "dim", "data_type": "dtype", "pooling_factor": "pooling",
     "pooling_factors": "pooling", "sharding_types": "ways", "cache_load_factor": "cached", "zipf": "indices",
 }  # fmt: skip
-_IGNORED = {"feature_names", "num_poolings", "batch_sizes", "compute_kernels", "weight_init_max", "weight_init_min"}
+# Fields of torchrec's `EmbeddingBagConfig` and `ParameterConstraints` (1.8) that change nothing here.
+_IGNORED = {
+    "feature_names", "num_poolings", "batch_sizes", "compute_kernels", "weight_init_max", "weight_init_min", "init_fn",
+    "need_pos", "num_embeddings_post_pruning", "input_dim", "total_num_buckets", "use_virtual_table",
+    "virtual_table_eviction_policy", "enable_embedding_update", "stash_weights", "min_partition", "is_weighted",
+    "enforce_hbm", "stochastic_rounding", "bounds_check_mode", "output_dtype", "device_group", "key_value_params",
+}  # fmt: skip
+# By FBGEMM's names (`OptimType`), as members and as values.
 _OPTIMIZERS = {
-    "exact_row_wise_adagrad": "rowwise-adagrad",
-    "row_wise_adagrad": "rowwise-adagrad",
-    "exact_adagrad": "adagrad",
-}
-_OPTIMIZERS |= {"exact_sgd": "sgd", "partial_row_wise_adam": "rowwise-adam"}
+    "exact_row_wise_adagrad": "rowwise-adagrad", "exact_rowwise_adagrad": "rowwise-adagrad",
+    "row_wise_adagrad": "rowwise-adagrad", "exact_adagrad": "adagrad", "exact_sgd": "sgd",
+    "partial_row_wise_adam": "rowwise-adam", "partial_rowwise_adam": "rowwise-adam",
+}  # fmt: skip
+_POOLINGS = {
+    "sum": True,
+    "mean": True,
+    "none": False,
+}  # torchrec's `PoolingType`: whether a sample's rows are summed up
 
 
 def list_names() -> tuple[str, ...]:
@@ -131,7 +142,7 @@ def _tables(found: Sequence[tuple[str, dict[str, Any]]], source: str, folder: Pa
 
 def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> EmbeddingTable:
     said: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in _ours(found, where):
         known = _OTHER_NAMES.get(name, name)
         if known in _NAMES:
             said[known] = f"zipf:{value}" if name == "zipf" else value
@@ -139,30 +150,59 @@ def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> E
             raise InputError(f"unknown field {name!r}", where=where, fix=nearest(name, _NAMES))
     if missing := {"rows", "dim"} - set(said):
         raise InputError(f"no {' and no '.join(sorted(missing))}", where=where, fix="every table has rows and dim")
+    if said.get("hits") is not None and said.get("cached") is None:
+        raise InputError(
+            "hits of no cache", where=where, fix="say with `cached` which share of the rows the device keeps"
+        )
+    rows = _whole(said["rows"], "rows", MOST_ROWS, where)
     pooling, spread = _pooling(said.get("pooling", 1.0), said.get("spread", 0.0), where)
     dtype = str(said.get("dtype", "f32"))
     optimizer = str(said.get("optimizer", "rowwise-adagrad")).lower()
     return EmbeddingTable(
         name=f"table_{number}" if said.get("name") is None else str(said["name"]),
-        rows=_whole(said["rows"], "rows", MOST_ROWS, where),
+        rows=rows,
         dim=_whole(said["dim"], "dim", 65536, where),
         pooling=pooling,
         spread=spread,
         dtype=_one_of(element_named(dtype), ELEMENT_BYTES, "dtype", where),
         optimizer=_one_of(_OPTIMIZERS.get(optimizer, optimizer.replace("_", "-")), STATE_BYTES, "optimizer", where),
-        indices=_distribution(said.get("indices", "uniform"), where, folder),
+        indices=_distribution(said.get("indices", "uniform"), rows, where, folder),
         pooled=_yes_or_no(said.get("pooled", True), "pooled", where),
         ways=_ways(said.get("ways", ()), where),
-        cached=None if said.get("cached") is None else _number(said["cached"], "cached", 0.0, 1.0, where),
+        cached=_share(said, "cached", where),
+        hits=_share(said, "hits", where),
     )
 
 
-def _distribution(value: Any, where: str, folder: Path) -> Distribution:
+def _ours(found: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
+    """Fields that say something, torchrec's objects and words taken apart: `pooling` is a word there, not a number."""
+    for name, value in found.items():
+        if value is None:
+            continue
+        word = _member(value)
+        if name == "pooling" and word in _POOLINGS:
+            yield "pooled", _POOLINGS[word]
+        elif name == "cache_params":
+            if not isinstance(value, Mapping):
+                raise InputError(f"cache_params is {value!r}", where=where, fix='write {"load_factor": 0.1}')
+            yield "cached", value.get("load_factor")
+        elif name in ("data_type", "dtype", "optimizer"):
+            yield name, word if isinstance(value, str) else value
+        else:
+            yield name, value
+
+
+def _member(value: Any) -> str:
+    """A word, without the class that Python prints an enumeration's members with (`DataType.FP16`)."""
+    return str(value).rpartition(".")[2].lower() if isinstance(value, str) else ""
+
+
+def _distribution(value: Any, rows: int, where: str, folder: Path) -> Distribution:
     text = str(value)
     kind, _, rest = text.partition(":")
     if kind == "sample":
         path, _, table = rest.partition("#")
-        return sampled(folder / path, table, where)
+        return sampled(folder / path, table, where, rows=rows)
     return parse_distribution(text, where=where)
 
 
@@ -202,6 +242,10 @@ def _number(value: Any, what: str, low: float, high: float, where: str) -> float
     if not low <= number <= high:
         raise InputError(f"{what} is {value!r}", where=where, fix=f"give a number from {low:g} to {high:g}")
     return number
+
+
+def _share(said: Mapping[str, Any], what: str, where: str) -> float | None:
+    return None if said.get(what) is None else _number(said[what], what, 0.0, 1.0, where)
 
 
 def _whole(value: Any, what: str, most: int, where: str) -> int:

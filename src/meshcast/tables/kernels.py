@@ -244,11 +244,17 @@ class EmbeddingKernels:
         A cache of the share `cached` of the rows is empty of others as L2 is (`Picked.misses`), but full from the steps
         before: what a batch picks is found with the chance that it was picked within the cache's reach.
         """
-        if work.cached is None or work.cached >= 1:
-            return 0.0
-        rows = float(work.picked.rows.sum())
-        missed = work.picked.missed_in_steady_state(work.look_ups, max(1.0, work.cached * rows))
-        return missed * work.row_bytes / (self.device.host_bandwidth or UNKNOWN_LINK)
+        return rows_from_host(work) * work.row_bytes / (self.device.host_bandwidth or UNKNOWN_LINK)
+
+
+def rows_from_host(work: LookUps) -> float:
+    """Different rows of a batch that the device's cache does not hold: by the share of hits that is said, or by the indices."""
+    if work.cached is None or work.cached >= 1:
+        return 0.0
+    if work.hits is not None:
+        return (1 - work.hits) * float(work.picked.different(work.look_ups))
+    rows = float(work.picked.rows.sum())
+    return work.picked.missed_in_steady_state(work.look_ups, max(1.0, work.cached * rows))
 
 
 def joined(norm: float, *seconds: Any) -> Any:

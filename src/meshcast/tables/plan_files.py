@@ -28,6 +28,15 @@ def read_plan(path: Path, tables: Sequence[EmbeddingTable], ranks: TrainerRanks)
         raise UsageError("no such plan", where=where, fix=FIX) from None
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(where, error, fix=FIX) from error
+    return placed_tables(content, tables, ranks, where)
+
+
+def placed_tables(content: Any, tables: Sequence[EmbeddingTable], ranks: TrainerRanks, where: str) -> list[PlacedTable]:
+    """The plan that a list with an object a table says, in the order of the tables.
+
+    Raises:
+        UsageError, InputError: It is no plan of these tables on these ranks.
+    """
     if not isinstance(content, list) or not all(isinstance(each, dict) and "table" in each for each in content):
         raise InputError("is no list of tables", where=where, fix=FIX)
     found = {str(each["table"]): each for each in content}

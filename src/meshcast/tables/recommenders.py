@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshcast.base import UsageError
+
 if TYPE_CHECKING:
     from meshcast.tables.table import EmbeddingTable
     from meshcast.zoo import DenseLayers, SequenceLayers
@@ -18,10 +20,21 @@ def layers_for(name: str, tables: Sequence[EmbeddingTable]) -> DenseLayers | Seq
     Raises:
         UsageError: There is no such recommender, or it cannot have these tables.
     """
-    from meshcast.zoo import recommender_layers
+    from meshcast.zoo import DenseLayers, recommender_layers
 
     tokens = max(round(table.bags(1)) for table in tables)
-    return recommender_layers(name, features=len(tables), dim=tables[0].dim, tokens=tokens)
+    dims = sorted({table.dim for table in tables})
+    # Rows that are joined may be of any length: what is read is as wide as all of them.
+    joined = max(1, round(sum(table.dim for table in tables) / len(tables)))
+    layers = recommender_layers(name, features=len(tables), dim=joined, tokens=tokens)
+    if len(dims) > 1 and (not isinstance(layers, DenseLayers) or not (layers.cross or layers.towers)):
+        met = "dot products" if isinstance(layers, DenseLayers) else "sequences"
+        lengths = ", ".join(map(str, dims))
+        raise UsageError(
+            f"{name}'s {met} are of rows of one length, and tables have rows of {lengths} columns", where="TABLES",
+            fix="give all tables one dim, or ask for dcnv2-criteo or two-tower, which join rows of any length",
+        )  # fmt: skip
+    return layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,7 +171,7 @@ def _work(table: EmbeddingTable, rows_over: int, dim: int, batch: int, look_ups:
     return LookUps(
         picked=table.picked.part(rows_over), dim=dim, element_bytes=table.element_bytes, look_ups=look_ups,
         bags=batch if table.pooled else look_ups, spread=table.spread / rows_over if table.pooled else 0.0,
-        state_bytes=_state(table, dim), cached=table.cached,
+        state_bytes=_state(table, dim), cached=table.cached, hits=table.hits,
     )  # fmt: skip
 
 

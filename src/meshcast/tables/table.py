@@ -29,6 +29,8 @@ class EmbeddingTable:
         ways: Shardings that it may take; empty where any will do.
         cached: The share of its rows that the device keeps of a table in host memory (UVM caching); None where all lie on
             devices.
+        hits: The share of a batch's different rows that such a cache holds, as FBGEMM counts them; None where that follows from
+            its indices.
     """
 
     name: str
@@ -42,6 +44,7 @@ class EmbeddingTable:
     indices: Distribution = field(default_factory=Distribution)
     ways: tuple[str, ...] = ()
     cached: float | None = None
+    hits: float | None = None
 
     @property
     def element_bytes(self) -> int:

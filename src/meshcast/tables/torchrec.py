@@ -3,6 +3,7 @@
 Calls are those of torchrec and FBGEMM in a trace of one step (facebookresearch/param, et_replay/tests/inputs/dlrm_kineto, the
 example `torchrec_dlrm`), put down by what they grow with: tables, ranks and parameters.
 
+- The loss is summed up before its backward pass, one number as it is; lengths that arrive are summed up by table.
 - A batch is made of random numbers by the host (a fill, a slice and a look at every table's lengths, and its values made flat),
   and five tensors of it are copied to the device.
 - Indices are put in the order of their tables' ranks; the sizes of what goes where are stacked, exchanged, and read by the
@@ -26,8 +27,8 @@ PYTHON = 3  # of torchrec's objects around a collective, in calls of modules
 
 
 def torchrec_launches(
-    *, tables: int, shared: int, ranks: int, parameters: int, kinds: int, launch_s: float, look_up_s: float, update_s: float,
-    exchange_s: float, reduce_s: float,
+    *, tables: int, shared: int, ranks: int, parameters: int, kinds: int, launch_s: float, sum_s: float, look_up_s: float,
+    update_s: float, exchange_s: float, reduce_s: float,
 ) -> Iterator[Issued]:  # fmt: skip
     """Launches of a step in order of its parts.
 
@@ -38,6 +39,7 @@ def torchrec_launches(
         parameters: Of the dense part.
         kinds: Look-ups of their own: one for each way in which tables are shared out.
         launch_s: Seconds of a kernel with next to nothing to do.
+        sum_s: Seconds of one that sums next to nothing up.
         look_up_s: Seconds of the kernels of a look-up.
         update_s: Seconds of those of an update.
         exchange_s: Seconds of an all-to-all.
@@ -61,6 +63,7 @@ def torchrec_launches(
     yield small("input", "tables", waits=1)  # lengths put in order where the sizes are known
     for _ in range(2):
         yield joined("input", "all-to-all", exchange_s)
+    yield Issued(part="input", seconds=sum_s, work=work(calls=1), name="sum")  # lengths of every table
     yield small("input", "tables", views=10, modules=PYTHON, calls=1)
     yield from [small("input", "tables")] * 2
     for _ in range(kinds):
@@ -72,6 +75,9 @@ def torchrec_launches(
         yield Issued(part="look_up", seconds=look_up_s, work=work(calls=1))
     yield joined("look_up", "all-to-all", exchange_s)
     yield small("look_up", "elementwise", views=2, modules=PYTHON, calls=1)
+    yield Issued(
+        part="loss", seconds=sum_s, work=work(views=2, calls=1), name="sum"
+    )  # the loss, before its backward pass
     yield from [small("update", "elementwise", views=2, calls=1)] * (ranks + 1)
     yield joined("update", "all-to-all", exchange_s)
     yield small("update", "elementwise", calls=1)

@@ -37,6 +37,7 @@ class LookUps:
         spread: Standard deviation of a bag's indices.
         state_bytes: Optimizer state of a row.
         cached: The share of the rows that lie on the device; None where all do.
+        hits: The share of the different rows that are found there; None where that follows from how indices fall.
     """
 
     picked: Picked
@@ -47,6 +48,7 @@ class LookUps:
     spread: float = 0.0
     state_bytes: float = 4.0
     cached: float | None = None
+    hits: float | None = None
 
     @property
     def row_bytes(self) -> int:

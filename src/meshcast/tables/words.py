@@ -40,4 +40,6 @@ def way_named(text: str, where: str) -> str:
     for ours, theirs in WAYS.items():
         if word in (ours, theirs, f"{ours}-wise"):
             return ours
+    if word == "table_column_wise":  # columns on the ranks of one node, which the planner may choose among others
+        return "column"
     raise UsageError(f"no sharding {text!r}", where=where, fix=nearest(word, WAYS))

@@ -61,7 +61,12 @@ def _tile(emitter: Mapping[str, Any]) -> tuple[int, int]:
 def _code(said: Any) -> CodeShape | None:
     if not isinstance(said, dict):
         return None
-    return CodeShape(share=float(said.get("share", 1.0)), extra=float(said.get("extra_us", 0.0)) * 1e-6)
+    return CodeShape(
+        share=float(said.get("share", 1.0)),
+        extra=float(said.get("extra_us", 0.0)) * 1e-6,
+        block_cycles=float(said.get("block_cycles", 0.0)),
+        wait_cycles=float(said.get("wait_cycles", 0.0)),
+    )
 
 
 def framework_step(module: Any) -> FrameworkStep | None:

@@ -12,6 +12,7 @@ class CodeShape:
     share: float = 1.0  # of the rate that memory gives to well-shaped code, what code like it gets
     extra: float = 0.0  # seconds that it takes beside that
     block_cycles: float = 0.0  # of the device's clock that its slowest block takes, whatever memory gives
+    wait_cycles: float = 0.0  # of that clock that it takes beside either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

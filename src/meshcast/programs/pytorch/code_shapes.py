@@ -20,13 +20,19 @@ _WIDE = 16
 UNROLLED = 0.55  # operands of several dtypes: four elements a thread, loaded one by one
 REGULAR_ROWS = 0.75  # a row's elements stay with the block that reads them
 TWICE_READ = 0.5  # rows that are too long to stay, read once more
-COLUMNS = 0.7  # sums down columns, once they run
+COLUMNS = 0.7  # sums down columns of norms, once they run
+SUMMED_COLUMNS = 0.85  # of other sums, beside what `reduce_shapes` has them wait for
 WINDOWS = 0.16  # windows over images, an element a thread
 LISTS = 0.5  # `multi_tensor_apply`, of few tensors
 FUSED_LISTS = 0.6  # the same where it does a whole update
 TURNED = 0.55  # cuDNN's copies between channels first and last
 PLAIN = 0.92  # products in fp32 by plain cores, of the rate that large ones reach (T5)
 PLAIN_SHORT = 0.7  # the same of short sums (attention's in BERT, RoBERTa and T5)
+# Products in TF32, of the rate of XLA's (whose layouts the compiler mixes), by how many operands have neighbours along the sum.
+# Warp groups of Hopper take TF32 from shared memory in that order alone (PTX ISA, `wgmma`: only 16-bit operands can be turned):
+# one is turned on the way, and two leave the products to single warps. Steps of recommenders, the half that may be looked at.
+TF32 = {2: 1.2, 1: 1.07, 0: 0.57}
+BY_VECTOR = 0.55  # a matrix by a vector, at most one operand of which stays
 CUDNN = 0.85  # convolutions by heuristics instead of timing them all (`torch.backends.cudnn.benchmark` is off)
 UNALIGNED = 0.33  # the same of images channels first whose rows of pixels are no multiple of 16 bytes (`align2`)
 NORMALISED = 0.55  # cuDNN's batch norm in inference
@@ -46,8 +52,8 @@ _TAPS = {
 SMALL_BLOCK = 0.85e-9  # seconds a block of 128 threads with next to nothing to do (0.77 to 0.96 in DLRM's `index_put`)
 ROW = 1.1e-9  # seconds a row where each has a block of its own
 WARP_ROW = 0.18e-9  # where a warp does one or two
-SUM_ROWS = 3e-6  # seconds that a reduction over rows takes at least beside its bytes
-SUM_COLUMNS = 12e-6  # the same down columns: parts wait for each other
+SUM_ROWS = 3e-6  # seconds that a norm's moments over rows take at least beside their bytes
+SUM_COLUMNS = 12e-6  # the same of a norm's sums down columns: parts wait for each other
 _CHANNEL = 2.4e9  # bytes a second of one block, where a channel has one
 CHANNEL_STATISTICS = 1.65e9  # the same where each number renews a mean and a variance (Welford)
 CUDNN_CHANNEL = 7.9e9  # of cuDNN's batch norm in training, which reads and writes images once

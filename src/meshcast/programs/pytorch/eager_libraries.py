@@ -15,22 +15,25 @@ from typing import Any
 from meshcast.programs.pytorch.arithmetic import plain_name
 from meshcast.programs.pytorch.code_shapes import (
     ATTENTION_DROPPED,
+    BY_VECTOR,
     CUDNN,
     MASKED_PAIR,
     PLAIN,
     PLAIN_SHORT,
     SMALL_BLOCK,
+    TF32,
     TURNED,
     UNALIGNED,
     indexed,
     tapped,
 )
-from meshcast.programs.pytorch.eager_rows import channels_last, summed
+from meshcast.programs.pytorch.eager_rows import channels_last, summing
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
 from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
 
 _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
 _SHORT = 64  # sums of a product, which fill no pipeline
+_TILE = 32  # the smallest tile of plain cores (`tilesize32x32x8` in profiles)
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
 _INDICES, _INDEX_STEPS = 4, 2  # of a block that adds values at indices; kernels that turn an index into a place
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
@@ -51,16 +54,47 @@ def product(op: AtenOp) -> Iterator[Launch]:
         "left_k_minor": _minor_last(left),
         "right_k_minor": not _minor_last(right),
     }
-    plain = left.dtype == "float32" and not op.told.get("allow_tf32")
-    short = PLAIN_SHORT if told["k"] <= _SHORT else PLAIN
+    if told["batch"] == 1 and 1 in (told["m"], told["n"]):
+        yield from _by_vector(op, left, right, bias)
+        return
+    single = left.dtype == "float32"
+    aligned = _aligned(left) and _aligned(right) and _aligned(op.gives[0])
+    # TF32 is not worth it to cuBLAS in small tiles whose rows lie askew (DLRM's 27 features).
+    plain = single and (not op.told.get("allow_tf32") or (told["batch"] > 1 and not aligned))
+    share = _plain_share(told) if plain else 1.0
+    if single and not plain and aligned:
+        share = TF32[told["left_k_minor"] + told["right_k_minor"]]
     yield Launch(
         name=op.name,
         form="product",
         takes=(left, right, *((bias,) if bias is not None else ())),
         gives=op.gives[:1],
         told={**told, "plain": plain},
-        share=short if plain else 1.0,
+        share=share,
     )
+
+
+def _plain_share(told: dict[str, Any]) -> float:
+    """Of plain cores: short sums fill no pipeline, and a small result is a tile of its own size, not a warp group's 64 rows."""
+    tiny = max(told["m"], told["n"]) <= _TILE
+    return PLAIN_SHORT * (64 / _TILE if tiny else 1.0) if tiny or told["k"] <= _SHORT else PLAIN
+
+
+def _by_vector(op: AtenOp, left: View, right: View, bias: View | None) -> Iterator[Launch]:
+    """A matrix times a vector (`gemv`), which streams the matrix; a bias is copied first and added to (`addmm_out_cuda_impl`)."""
+    matrix, along = (left, -1) if left.elements >= right.elements else (right, -2 if len(right.shape) > 1 else -1)
+    if bias is not None:
+        yield pointwise("copy_bias", (bias,), op.gives[:1], ())
+    rank = len(matrix.shape)
+    work = Arithmetic(ops=("multiply",), shape=matrix.shape, reduced=(along % rank,))
+    takes = (left, right) if bias is None else (left, right, op.gives[0])
+    yield Launch(name=op.name, form="reduce", takes=takes, gives=op.gives[:1], stages=(work,), share=BY_VECTOR)
+
+
+def _aligned(view: View) -> bool:
+    """Whether rows begin at multiples of 16 bytes."""
+    steps = [stride for stride, size in zip(view.strides, view.shape, strict=True) if stride > 1 and size > 1]
+    return not any(step * BYTES[view.dtype] % _WIDE for step in steps)
 
 
 def _minor_last(view: View) -> bool:
@@ -184,7 +218,7 @@ def _convolution_backward(op: AtenOp) -> Iterator[Launch]:
         )
     if mask[2] and given:
         dims = tuple(d for d in range(len(gradient.shape)) if d != 1)
-        yield summed("sum_bias", gradient, dims, (given[0],))
+        yield from summing("sum_bias", gradient, dims, (given[0],))
 
 
 def attention(op: AtenOp) -> Iterator[Launch]:

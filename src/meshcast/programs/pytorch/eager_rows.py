@@ -15,6 +15,7 @@ from meshcast.programs.pytorch.code_shapes import (
     ROW,
     SUM_COLUMNS,
     SUM_ROWS,
+    SUMMED_COLUMNS,
     TRANSFORMED,
     TWICE_READ,
     WARP_ROW,
@@ -23,6 +24,7 @@ from meshcast.programs.pytorch.code_shapes import (
 )
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
 from meshcast.programs.pytorch.recorded import AtenOp, View
+from meshcast.programs.pytorch.reduce_shapes import ROUND, SharedSum, shared_sum
 
 _WARP = 1024  # elements of a row up to which a warp does it (`PersistentSoftmax.cuh`)
 
@@ -53,20 +55,37 @@ def along_rows(view: View, dims: tuple[int, ...]) -> bool:
 
 def _reduction(op: AtenOp) -> Iterator[Launch]:
     view = op.takes[0]
-    yield summed(op.name, view, reduced_dims(op, view), op.gives, ("multiply",) if "norm" in op.name else ())
+    yield from summing(op.name, view, reduced_dims(op, view), op.gives, ("multiply",) if "norm" in op.name else ())
+
+
+def summing(
+    name: str, view: View, dims: tuple[int, ...], gives: tuple[View, ...], ops: tuple[str, ...] = ()
+) -> Iterator[Launch]:
+    """A kernel of sums, and before it the zeros from which its parts are counted, where it has any."""
+    made = summed(name, view, dims, gives, ops)
+    if _way(view, dims, gives).part_rounds:
+        yield pointwise("memset", (), gives[:1], ())
+    yield made
+
+
+def _way(view: View, dims: tuple[int, ...], gives: tuple[View, ...]) -> SharedSum:
+    outputs = max(1, gives[0].elements)
+    return shared_sum(outputs, max(1, view.elements // outputs), rows=along_rows(view, dims))
 
 
 def summed(name: str, view: View, dims: tuple[int, ...], gives: tuple[View, ...], ops: tuple[str, ...] = ()) -> Launch:
-    """A kernel of sums, along rows or down columns."""
+    """A kernel of sums, along rows or down columns, which threads and blocks share as `reduce_shapes` has it."""
     rows = along_rows(view, dims)
+    way = _way(view, dims, gives)
     return Launch(
         name=name,
         form="reduce",
         takes=(view,),
         gives=gives,
         stages=(Arithmetic(ops=ops, shape=view.shape, reduced=dims),),
-        share=REGULAR_ROWS if rows else COLUMNS,
-        extra=(SUM_ROWS if rows else SUM_COLUMNS) if view.elements > 1 << 16 else 0.0,
+        share=REGULAR_ROWS if rows else SUMMED_COLUMNS,
+        block_cycles=way.rounds * ROUND,
+        wait_cycles=way.waits,
     )
 
 
@@ -140,7 +159,8 @@ def _layer_norm_backward(op: AtenOp) -> Iterator[Launch]:
 
 def _group_norm(op: AtenOp) -> Iterator[Launch]:
     view = op.takes[0]
-    yield summed("RowwiseMoments", view, tuple(range(1, len(view.shape))), op.gives[1:] or op.gives)
+    made = summed("RowwiseMoments", view, tuple(range(1, len(view.shape))), op.gives[1:] or op.gives)
+    yield replace(made, extra=SUM_ROWS if view.elements > 1 << 16 else 0.0, block_cycles=0.0, wait_cycles=0.0)
     yield _placed(pointwise(op.name, op.takes, op.gives[:1], ("subtract", "multiply", "add")))
 
 

@@ -87,6 +87,8 @@ class _ProgramText:
         made = f"%v{self._count}"
         code = {"share": round(launch.share, 4)} if launch.share != 1.0 else {}
         code |= {"extra_us": round(launch.extra * 1e6, 3)} if launch.extra else {}
+        code |= {"block_cycles": launch.block_cycles} if launch.block_cycles else {}
+        code |= {"wait_cycles": launch.wait_cycles} if launch.wait_cycles else {}
         config = json.dumps(json.dumps({"own_code": code}))
         notes = f'meshcast.name = "{launch.name}.{self._count}", meshcast.backend_config = {config}'
         if launch.form in ("pointwise", "reduce"):

@@ -36,6 +36,8 @@ class Launch:
         told: Sizes of a product, a convolution or an attention.
         share: Of the rate that memory gives to well-shaped code, what this kernel's shape of code gets.
         extra: Seconds that it takes beside that: rows that each want a block, sums whose parts wait for each other.
+        block_cycles: Cycles of the device's clock that its slowest block takes, whatever memory gives.
+        wait_cycles: Cycles that it takes beside either.
         turned: Whether it reads in another order than it writes.
     """
 
@@ -47,6 +49,8 @@ class Launch:
     told: Mapping[str, Any] = field(default_factory=dict)
     share: float = 1.0
     extra: float = 0.0
+    block_cycles: float = 0.0
+    wait_cycles: float = 0.0
     turned: bool = False
     op: int = -1  # the call of the recording that it is for
 

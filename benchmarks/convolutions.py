@@ -1,9 +1,9 @@
 """Writes a folder of convolutions for `benchmarks/corpus/measure.py`: layers of networks, with both gradients and updates.
 
     python benchmarks/convolutions.py FOLDER [--count 300]
-    python benchmarks/corpus/measure.py FOLDER OUT --quick --compilers 5
+    python benchmarks/corpus/measure.py FOLDER OUT --quick --compilers 4
 
-More compilers at a time run out of the GPU's memory while cuDNN's algorithms are tried.
+More compilers at a time run out of the GPU's memory while cuDNN's algorithms are tried, and the best of them fail.
 
 A program is one layer and what training makes of it: `y = f(conv(x, w))`, the gradients by `x` and by `w`, and for some an
 update of `w` (momentum or Adam), which XLA fuses with the transposes around cuDNN's layouts. Layers are drawn by a seed over what
@@ -151,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--without", type=Path, help="measurements.jsonl whose rows are left out, but for every eighth")
+    parser.add_argument("--last", type=Path, help="measurements.jsonl whose rows are to be measured after all others")
     asked = parser.parse_args()
     (asked.folder / "programs").mkdir(parents=True, exist_ok=True)
     found: dict[str, Layer] = {}
@@ -159,10 +159,9 @@ def main() -> None:
         found[layer.id] = layer
         if len(found) >= asked.count:
             break
-    if asked.without:
-        known = [row["id"] for row in map(json.loads, asked.without.read_text().splitlines()) if "busy_us" in row]
-        again = set(known[::8])  # tells whether a choice of algorithms depends on what was compiled beside it
-        found = {name: layer for name, layer in found.items() if name in again or name not in known}
+    if asked.last:
+        known = {row["id"] for row in map(json.loads, asked.last.read_text().splitlines())}
+        found = dict(sorted(found.items(), key=lambda item: item[0] in known))
     with (asked.folder / "index.jsonl").open("w") as index:
         for name, layer in found.items():
             function, arguments = step(layer)

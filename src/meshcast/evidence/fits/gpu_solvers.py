@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import nnls  # jax brings scipy
 
 from meshcast.base import write_whole
-from meshcast.estimate import SolverAmounts, solver_amounts, solver_path
+from meshcast.estimate import HOST_WAITS, SolverAmounts, solver_amounts, solver_path
 from meshcast.hardware import Device, load_device
 from meshcast.workload import SOLVER_COUNTS, Factorisation, Routine, real_factor
 
@@ -49,7 +49,6 @@ _CALLS: Mapping[str, tuple[Routine, ...]] = {
     "cho_solve": ("cholesky", "triangular", "triangular"),
 }
 _JACOBI_UP_TO = 1024  # rows and columns up to which JAX asks for Jacobi's SVD
-_HOST_WAITS = frozenset({"svd", "svd_full", "svdvals", "eigh", "eigvalsh", "eig"})
 _ROUNDS = 30
 _COSTS = ("fixed", "step", "byte", "work")
 
@@ -81,7 +80,7 @@ def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> l
             )  # fmt: skip
             flops = 2.0 * n * n * shape.right if routine == "triangular" else SOLVER_COUNTS[routine](m, n)
             parts.append((solver_path(shape), solver_amounts(shape, batch * flops * real_factor(dtype), dtype, device)))
-        measured = cells["wall_us"] if op in _HOST_WAITS else cells["busy_us"]
+        measured = cells["wall_us"] if HOST_WAITS.intersection(_CALLS[op]) else cells["busy_us"]
         left_out = check or op in LEFT_OUT_OPS or min(m, n) in LEFT_OUT_SIDES or batch == LEFT_OUT_BATCH
         label = f"{op} {cells['dtype']} {batch} x {m} x {n}" + (f", {k} sides" if k else "")
         found.append(SolverRow(op, label, tuple(parts), float(measured) * 1e-6, left_out))

@@ -7,7 +7,7 @@ lowering makes (`lower.convolutions`).
 
 An implicit GEMM of 2-byte numbers goes tap by tap: a K-step has channels of one tap, at least 64 bytes of them, so that 24
 channels take as long as 32; of 4-byte ones taps and channels are counted as one (`indexed` kernels). A step of either finds its
-pixels first (`conv_step_cycles`). Operands of 4 bytes (TF32) overlap loads and products less than others, `|compute, fetch, memory|_2`:
+pixels first (`conv_step_cycles`). Operands of 4 bytes (TF32) overlap loads and products less than others, by a norm with p = 2:
 a 1 x 1 layer of f32 takes about as long as its bytes and its products one after the other.
 
 Depthwise convolutions have nothing for tensor cores to reuse. cuDNN has kernels on the CUDA cores for square filters of 3, 5

@@ -59,7 +59,7 @@ class Layer:
     @property
     def outputs(self) -> int:
         """Pixels of the result."""
-        return (-(-self.size // self.stride)) ** self.dims
+        return int((-(-self.size // self.stride)) ** self.dims)
 
     @property
     def fits(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -44,25 +43,8 @@ def test_splits_that_cannot_be_the_fastest_are_not_timed() -> None:
 def test_what_is_left_out_is_slower(sides: tuple[int, int, int]) -> None:
     """Where all of them are timed, the answer is the same."""
     fastest = product_time(product(*sides), machine())
-    with patch.object(tiles._Tiled, "_may_be_fastest", lambda self, longest, norms: np.nonzero(self._ways.kept)):
+    with patch.object(tiles._Tiled, "_may_be_fastest", lambda self, longest: np.nonzero(self._ways.kept)):
         assert product_time(product(*sides), machine()) == fastest
-
-
-def test_a_kernel_that_overlaps_less_takes_longer_and_never_as_long_as_its_parts_after_one_another() -> None:
-    """The three parts of a norm with p = 2 count by the root of their squares; at p = 1 they are added up."""
-    usual = product(8192, 512, 512)
-    times = [product_time(replace(usual, overlap=p), machine()).time for p in (13.86, 2.0, 1.0)]
-    assert product_time(usual, machine()).time == times[0]
-    assert times[0] < times[1] < times[2] < 3 * times[0]
-
-
-def test_products_of_two_norms_are_timed_together_as_alone() -> None:
-    one, other = product(300, 1000, 4096), replace(product(300, 1000, 4096), overlap=1.5)
-    together = machine()
-    time_products([one, other], together)
-    assert [together.products[each] for each in (one, other)] == [
-        product_time(each, machine()) for each in (one, other)
-    ]
 
 
 class TestManyAtOnce:

@@ -5,11 +5,6 @@ Fewer than 8 channels run on kernels with narrow loads. Groups of fewer channels
 multiplies each group by the others' zeros, too. Transposes of filters and uneven padding are kernels of their own, which the
 lowering makes (`lower.convolutions`).
 
-An implicit GEMM of 2-byte numbers goes tap by tap: a K-step has channels of one tap, at least 64 bytes of them, so that 24
-channels take as long as 32; of 4-byte ones taps and channels are counted as one (`indexed` kernels). A step of either finds its
-pixels first (`conv_step_cycles`). Operands of 4 bytes (TF32) overlap loads and products less than others, by a norm with p = 2:
-a 1 x 1 layer of f32 takes about as long as its bytes and its products one after the other.
-
 Depthwise convolutions have nothing for tensor cores to reuse. cuDNN has kernels on the CUDA cores for square filters of 3, 5
 and 7 (3 and 5 for the gradient by the filter); for others it takes the faster of a direct kernel, which works out every index of
 every result, and tiles of groups over tensors that a kernel just as general has padded first. The direct kernel gives a result
@@ -44,7 +39,6 @@ WINOGRAD = (
     2.25  # multiplications that F(2x2, 3x3) saves: 36 of four results become 16 (Lavin and Gray 2016, section 4.1)
 )
 TF32_BYTES = 4
-TAP_BYTES = 64  # the narrowest K-step of cuDNN's tiles: 32 numbers of 2 bytes (`tilesize256x32x32`)
 IMAGE = 2  # times the results' pixels that a filter has which is an image
 _OWN_KERNELS = frozenset({(3, 3), (5, 5), (7, 7)})  # filters that cuDNN has depthwise kernels for (conv2d_c1_k1_nhwc)
 _OWN_GRADIENTS = frozenset({(3, 3), (5, 5)})  # those whose gradients it has kernels for
@@ -104,26 +98,10 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
     groups = max(shape.feature_groups, shape.batch_groups)
     # Narrow loads starve tensor cores; CUDA cores are fed by them.
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels and rate.on_tensor_cores
-    wide = rate.on_tensor_cores and element_bytes(shape.lhs_dtype) == TF32_BYTES
-    stepped = rate.on_tensor_cores and groups == 1 and not few
-    narrow = p.conv_tap_share if stepped else p.conv_share
-    dense = (p.conv_wide_gradient if gradient else p.conv_wide_share) if wide else narrow
-    share = p.conv_few_channels if few else dense if math.prod(shape.kernel) > 1 else 1.0
+    share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
     if not rate.on_tensor_cores and by_winograd(shape, gradient=gradient):
         share *= WINOGRAD
-    product = implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
-    taps = math.prod(shape.out_spatial if gradient else shape.kernel)
-    if taps > 1 and stepped:
-        product = replace(product, step=p.conv_step_cycles)
-        product = product if wide else _filled(product, channels, gradient=gradient)
-    return replace(product, overlap=p.conv_wide_overlap) if wide else product
-
-
-def _filled(product: TiledProduct, channels: int, *, gradient: bool) -> TiledProduct:
-    """The product with channels filled up to `TAP_BYTES`: a step along K, or a row of a gradient's tile, is of one tap alone."""
-    whole = TAP_BYTES / product.width
-    filled = math.ceil(channels / whole) * whole / channels
-    return replace(product, m=product.m * filled) if gradient else replace(product, k=product.k * filled)
+    return implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
 
 
 def by_winograd(shape: Convolution, *, gradient: bool) -> bool:

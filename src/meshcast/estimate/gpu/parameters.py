@@ -95,13 +95,6 @@ class GpuParameters:
         "share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12
     )
     conv_share: float = _about("implicit GEMM relative to a GEMM of its size", 0.8)
-    conv_tap_share: float = _about("the same on tensor cores, beside `conv_step_cycles`", 0.75)
-    conv_step_cycles: float = _about(
-        "cycles of a K-step in which a convolution of several taps finds its pixels", 250.0
-    )
-    conv_wide_overlap: float = _about("p of the p-norm that joins times in convolutions of 4-byte operands", 2.0)
-    conv_wide_share: float = _about("`conv_share` of convolutions of 4-byte operands", 0.9)
-    conv_wide_gradient: float = _about("the same where they give a filter's gradient", 0.45)
     conv_few_channels: float = _about("share of peak of convolutions with fewer than 8 input channels", 0.04)
     depthwise_instructions: float = _about("instructions per multiply-add of depthwise convolutions", 5.7)
     general_index: float = _about("instructions per element that kernels for any shape work out indices with", 785.0)

@@ -59,8 +59,6 @@ class TiledProduct:
     split: bool = True
     recency: Recency | None = None
     unpacked: float = 0.0  # bytes read, were operands stored as the units take them; 0: they are
-    step: float = 0.0  # cycles that a K-step takes beyond `tile_step_cycles`
-    overlap: float = 0.0  # p of the norm that joins what overlaps in its kernels; 0: that of all others
 
 
 @functools.cache
@@ -104,8 +102,7 @@ class _Tilings:
         self.steps = steps = np.ceil(k / (bk * splits))
         macs_per_cycle = _column([each.peak / (2 * machine.sms * machine.device.peak_clock_hz) for each in products])
         fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
-        beside = p.tile_step_cycles + _column([each.step for each in products])
-        self.step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + beside
+        self.step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
         stages = np.minimum(np.maximum(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
         self.waiting = np.maximum(self.step, p.load_cycles / stages)
         self.waves = waves = np.ceil(tiles / machine.sms)
@@ -127,7 +124,7 @@ _TILINGS: KeptBeside[_Tilings] = KeptBeside(16)  # a pipeline's programs ask for
 
 def _tilings(products: Sequence[TiledProduct], machine: GpuMachine) -> _Tilings:
     """The ways of products; the same for all GPUs that compute and cache alike."""
-    asked = tuple((e.batch, e.m, e.n, e.k, e.width, e.peak, e.split, e.step) for e in products)
+    asked = tuple((e.batch, e.m, e.n, e.k, e.width, e.peak, e.split) for e in products)
     alike = machine.sms, machine.clock, machine.device.peak_clock_hz, machine.cache_bandwidth, machine.shared_bytes
     return _TILINGS.of(machine.parameters, (asked, alike, machine.generation), lambda: _Tilings(products, machine))
 
@@ -162,11 +159,9 @@ class _Tiled:
 
     def fastest(self) -> list[GpuWork]:
         """The fastest way of each product."""
-        machine = self._machine
+        machine, norm = self._machine, self._machine.parameters.overlap
         longest = np.maximum(np.maximum(self._ways.compute, self._ways.fetch), self._moved)
-        norms = _column([each.overlap or machine.parameters.overlap for each in self._products])
-        near = self._may_be_fastest(longest, norms)
-        norm = norms[near[0], 0]
+        near = self._may_be_fastest(longest)
         powers = sum(
             (seconds[near] / longest[near]) ** norm for seconds in (self._ways.compute, self._ways.fetch, self._moved)
         )
@@ -182,7 +177,7 @@ class _Tiled:
             found.append(self._work(place, float(time[fastest]), float(summing[fastest])))
         return found
 
-    def _may_be_fastest(self, longest: Array, norms: Array) -> tuple[Indices, ...]:
+    def _may_be_fastest(self, longest: Array) -> tuple[Indices, ...]:
         """The ways of each product that are timed, by the longest of what overlaps.
 
         A norm lies between the longest of three and 3^(1/p) times as much, so that few tiles can be the fastest.
@@ -193,7 +188,7 @@ class _Tiled:
         )  # no sum of partial results exceeds it
         summed = machine.gap + machine.launch + splits * _column(self._ways.results) * 4 / bandwidth
         least = longest + self._stored + np.where(splits > 1, summed, 0.0)
-        at_most = longest * 3 ** (1 / norms) + self._stored
+        at_most = longest * 3 ** (1 / machine.parameters.overlap) + self._stored
         most = np.where(self._ways.kept & (splits == 1), at_most, np.inf).min(axis=1, keepdims=True)
         return np.nonzero(self._ways.kept & ~(least > most * (1 + 1e-9)))
 
@@ -251,7 +246,7 @@ class _Tiled:
             ("adding them up", "sum", summing, "s"),
             ("filling the pipeline", "prologue", machine.parameters.prologue_cycles / machine.clock, "s"),
             ("launch", "launch", machine.launch, "s"),
-            ("norm of what overlaps", "p", self._products[at[0]].overlap or machine.parameters.overlap, ""),
+            ("norm of what overlaps", "p", machine.parameters.overlap, ""),
         )
 
 

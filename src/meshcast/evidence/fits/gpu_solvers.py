@@ -22,6 +22,7 @@ from scipy.optimize import nnls  # jax brings scipy
 
 from meshcast.base import write_whole
 from meshcast.estimate import HOST_WAITS, SolverAmounts, solver_amounts, solver_path
+from meshcast.evidence.calibrate.solver_calls import SOLVER_DTYPES
 from meshcast.hardware import Device, load_device
 from meshcast.workload import SOLVER_COUNTS, Factorisation, Routine, real_factor
 
@@ -29,7 +30,6 @@ DEVICE = "h200"
 LEFT_OUT_SIDES = frozenset({384, 768, 1536, 3072})
 LEFT_OUT_BATCH = 64
 LEFT_OUT_OPS = frozenset({"solve", "inv", "cho_solve"})
-_DTYPES = {"f32": "f32", "f64": "f64", "c64": "complex<f32>"}
 _CALLS: Mapping[str, tuple[Routine, ...]] = {
     "cholesky": ("cholesky",),
     "lu": ("lu",),
@@ -70,7 +70,7 @@ def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> l
     for cells in csv.DictReader(lines):
         if cells["op"] not in _CALLS:
             continue
-        op, dtype = cells["op"], _DTYPES[cells["dtype"]]
+        op, dtype = cells["op"], SOLVER_DTYPES[cells["dtype"]]
         batch, m, n, k = (int(cells[name]) for name in ("batch", "m", "n", "k"))
         parts = []
         for routine in _CALLS[op]:

@@ -57,7 +57,7 @@ def collect(
         rows += kernels
         sources.append(f"{folder.resolve().name} ({split})")
     for path in solvers:
-        calls = _solver_calls(path)
+        calls = _solver_calls(path, device)
         _say(f"{path}: {len(calls)} calls")
         rows += calls
         sources.append(path.name)
@@ -83,9 +83,9 @@ def _profile_rows(path: Path, device: Device) -> list[InterpolatorRow]:
         raise InputError(error.message, where=error.where or str(path), fix=error.fix) from error
 
 
-def _solver_calls(path: Path) -> list[InterpolatorRow]:
+def _solver_calls(path: Path, device: Device) -> list[InterpolatorRow]:
     try:
-        return list(solver_rows(path.read_text().splitlines()))
+        return list(solver_rows(path.read_text().splitlines(), device))
     except (OSError, KeyError, ValueError) as error:
         said = f"{type(error).__name__}: {error}"
         fix = "a CSV file with the columns op, dtype, batch, m, n, k and busy_us"

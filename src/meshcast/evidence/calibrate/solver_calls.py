@@ -48,7 +48,7 @@ def _kernel(routine: Routine, dtype: str, batch: int, m: int, n: int, k: int) ->
         kind=KernelKind.SOLVER,
         dtype=dtype,
         vector_flops=batch * flops * real_factor(dtype),
-        read_bytes=batch * n * (m + right) * element_bytes(dtype),
-        written_bytes=batch * n * (right or m) * element_bytes(dtype),
+        read_bytes=round(batch * n * (m + right) * element_bytes(dtype)),
+        written_bytes=round(batch * n * (right or m) * element_bytes(dtype)),
         geometry=Factorisation(routine=routine, batch=batch, rows=m, columns=n, right=right),
     )

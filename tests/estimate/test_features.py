@@ -9,7 +9,7 @@ import pytest
 from meshcast.estimate.profiled.features import cold_share, place
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
-from meshcast.workload.graph import Gemm, Indexed, Tensor
+from meshcast.workload.graph import Factorisation, Gemm, Indexed, Tensor
 from tests.estimate.conformance import gemm
 
 H200 = load_device("h200")
@@ -57,3 +57,12 @@ def test_skewed_picks_lie_away_from_even_ones() -> None:
     kernel = Kernel(name="gather", kind=KernelKind.GATHER, dtype="f32", read_bytes=65536, geometry=even)
     skewed = replace(kernel, geometry=replace(even, skew=1.05))
     assert apart(kernel, skewed) == pytest.approx({5: 4.2})
+
+
+def test_a_solvers_routines_are_families_and_its_sizes_their_places() -> None:
+    """A QR says nothing about an LU of as many bytes; twice the rows are one octave."""
+    shape = Factorisation(routine="qr", batch=1, rows=1024, columns=64)
+    kernel = Kernel(name="qr", kind=KernelKind.SOLVER, dtype="f32", read_bytes=2**18, geometry=shape)
+    other = replace(kernel, geometry=replace(shape, routine="lu"))
+    assert (place(kernel, H200)[0], place(other, H200)[0]) == ("solver qr", "solver lu")
+    assert apart(kernel, replace(kernel, geometry=replace(shape, rows=2048))) == {1: 1.0}

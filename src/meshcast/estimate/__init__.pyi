@@ -21,9 +21,11 @@ from meshcast.estimate.gpu.parameters import GpuCalibration as GpuCalibration
 from meshcast.estimate.gpu.parameters import GpuParameters as GpuParameters
 from meshcast.estimate.gpu.parameters import shipped_gpu_calibration as shipped_gpu_calibration
 from meshcast.estimate.gpu.picks import zipf_bins as zipf_bins
+from meshcast.estimate.gpu.solvers import HOST_WAITS as HOST_WAITS
 from meshcast.estimate.gpu.solvers import SolverAmounts as SolverAmounts
 from meshcast.estimate.gpu.solvers import solver_amounts as solver_amounts
 from meshcast.estimate.gpu.solvers import solver_path as solver_path
+from meshcast.estimate.gpu.solvers import waits_for_host as waits_for_host
 from meshcast.estimate.gpu.transforms import has_large_prime as has_large_prime
 from meshcast.estimate.least import is_product as is_product
 from meshcast.estimate.least import least_seconds as least_seconds

@@ -35,12 +35,14 @@ from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.rates import vector_rate
 from meshcast.hardware import Device
 from meshcast.lower import Kernel
-from meshcast.workload import Factorisation, element_bytes
+from meshcast.workload import Factorisation, Routine, element_bytes
 
 BATCHED_UP_TO = {"q": 128, "svd": 32}
 # JAX asks for the batched routine while the side over the batch is at most this.
 SIDE_PER_MATRIX = {"lu": 128, "qr": 128}
 SMALL = 32  # columns up to which one core rotates a whole symmetric matrix
+# Solvers that ask on the host whether they have converged: a caller waits for longer than their launches run.
+HOST_WAITS: frozenset[Routine] = frozenset({"svd", "svd-qr", "eigh", "eig"})
 UNMEASURED = (0.3, 3.5)  # interval on GPUs that no solver was measured on
 UNMEASURED_MAKER = (0.15, 6.0)  # and on those of other makers, whose libraries are others
 _SCHEMA = "meshcast.solvers/1"
@@ -80,6 +82,11 @@ def parse_solvers(text: str) -> Solvers:
     low, high = data["interval"]
     costs = {path: Costs(**numbers) for path, numbers in data["costs"].items()}
     return Solvers(data["device"], float(data["clock_hz"]), (float(low), float(high)), costs)
+
+
+def waits_for_host(kernel: Kernel) -> bool:
+    """Whether a kernel is a solver's call that comes back to the host on its way, so that its launches tell no time of it."""
+    return isinstance(kernel.geometry, Factorisation) and kernel.geometry.routine in HOST_WAITS
 
 
 def solver_path(shape: Factorisation) -> str:

@@ -17,6 +17,7 @@ from meshcast.lower import Kernel, KernelKind, is_filter_gradient
 from meshcast.workload import (
     Attention,
     Convolution,
+    Factorisation,
     Gemm,
     Indexed,
     Reduction,
@@ -204,6 +205,19 @@ def _transform(kernel: Kernel, device: Device) -> Where:
     )
 
 
+def _solver_family(kernel: Kernel) -> str:
+    """A solver's routine is another program than all others, as long as they may be."""
+    f = kernel.geometry
+    assert isinstance(f, Factorisation)
+    return f"solver {f.routine}"
+
+
+def _factorisation(kernel: Kernel, device: Device) -> Where:
+    f = kernel.geometry
+    assert isinstance(f, Factorisation)
+    return (log2(f.batch), log2(f.rows), log2(f.columns), log2(f.right), log2(element_bytes(kernel.dtype)))
+
+
 def _window(kernel: Kernel, device: Device) -> Where:
     w = kernel.geometry
     assert isinstance(w, Window)
@@ -265,7 +279,14 @@ def _reduction(kernel: Kernel, device: Device) -> Where:
 
 
 _COMPUTING = frozenset(
-    {KernelKind.GEMM, KernelKind.CONVOLUTION, KernelKind.ATTENTION, KernelKind.SORT, KernelKind.OTHER}
+    {
+        KernelKind.GEMM,
+        KernelKind.CONVOLUTION,
+        KernelKind.ATTENTION,
+        KernelKind.SORT,
+        KernelKind.SOLVER,
+        KernelKind.OTHER,
+    }
 )
 _BY_SHAPE = frozenset(
     {
@@ -275,6 +296,7 @@ _BY_SHAPE = frozenset(
         KernelKind.GATHER,
         KernelKind.SCATTER,
         KernelKind.SORT,
+        KernelKind.SOLVER,
         KernelKind.OTHER,
     }
 )
@@ -286,5 +308,6 @@ _BY_GEOMETRY: dict[type, tuple[Callable[[Kernel], str], Callable[[Kernel, Device
     Indexed: (lambda kernel: kernel.kind.value, _indexed),
     SortGeometry: (_sort_family, _sort),
     Window: (lambda kernel: "window", _window),
+    Factorisation: (_solver_family, _factorisation),
     Transform: (lambda kernel: "transform", _transform),
 }

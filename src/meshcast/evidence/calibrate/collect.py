@@ -16,10 +16,18 @@ from pathlib import Path
 from meshcast.base import InputError, MeshcastError, UsageError
 from meshcast.estimate import SPLITS, Interpolator, InterpolatorRow, Split, build_interpolator, read_profile
 from meshcast.evidence.calibrate.measured import collect_folder
+from meshcast.evidence.calibrate.solver_calls import solver_rows
 from meshcast.hardware import Device, resolve
 
 
-def collect(device: Device, profiles: Iterable[Path], folders: Iterable[Path], split: Split = "all") -> Interpolator:
+def collect(
+    device: Device,
+    profiles: Iterable[Path],
+    folders: Iterable[Path],
+    split: Split = "all",
+    *,
+    solvers: Iterable[Path] = (),
+) -> Interpolator:
     """Measured kernels of a device from all that was measured on it; says on stderr what each source gave.
 
     Args:
@@ -27,6 +35,7 @@ def collect(device: Device, profiles: Iterable[Path], folders: Iterable[Path], s
         profiles: Files of `meshcast calibrate --profile`.
         folders: Folders of measured programs.
         split: Which half of the folders' programs; profiles are not split.
+        solvers: Tables of dense solvers' calls.
 
     Raises:
         InputError: Something cannot be read, or nothing in it has a time.
@@ -47,6 +56,11 @@ def collect(device: Device, profiles: Iterable[Path], folders: Iterable[Path], s
             _say(f"  {count} without: {why}")
         rows += kernels
         sources.append(f"{folder.resolve().name} ({split})")
+    for path in solvers:
+        calls = _solver_calls(path, device)
+        _say(f"{path}: {len(calls)} calls")
+        rows += calls
+        sources.append(path.name)
     if not rows:
         raise InputError("nothing that was given has kernels with times", fix="give --profile FILE or --measured DIR")
     return build_interpolator(rows, device, sources)
@@ -69,6 +83,15 @@ def _profile_rows(path: Path, device: Device) -> list[InterpolatorRow]:
         raise InputError(error.message, where=error.where or str(path), fix=error.fix) from error
 
 
+def _solver_calls(path: Path, device: Device) -> list[InterpolatorRow]:
+    try:
+        return list(solver_rows(path.read_text().splitlines(), device))
+    except (OSError, KeyError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+        fix = "a CSV file with the columns op, dtype, batch, m, n, k and busy_us"
+        raise InputError(f"no table of solvers' calls: {said}", where=str(path), fix=fix) from error
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -82,10 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--measured", type=Path, nargs="+", default=[], metavar="DIR", help="measurements.jsonl, programs/"
     )
+    parser.add_argument("--solvers", type=Path, nargs="+", default=[], metavar="CSV", help="calls of dense solvers")
     parser.add_argument("--split", choices=SPLITS, default="all", help="which half of the measured programs")
     given = parser.parse_args(arguments)
     try:
-        found = collect(resolve(given.on).device, given.profile, given.measured, given.split)
+        found = collect(resolve(given.on).device, given.profile, given.measured, given.split, solvers=given.solvers)
         found.save(given.out)
     except MeshcastError as error:
         _say(f"meshcast: {error.code}: {error}")

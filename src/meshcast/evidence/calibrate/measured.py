@@ -17,6 +17,7 @@ from meshcast.estimate import (
     read_measured_programs,
     reference_model,
     settled_clock,
+    waits_for_host,
 )
 from meshcast.evidence.calibrate.pairing import Timed
 from meshcast.evidence.calibrate.timed import timed_kernels, timed_model
@@ -102,5 +103,6 @@ def collect_program(program: MeasuredProgram, device: Device) -> Collected:
             kernel=kernel, seconds=seconds, program=program.id, common=program.tuned or not chosen_by_tuning(kernel)
         )
         for kernel, seconds in at_full_clock(found, modelled, device)
+        if not waits_for_host(kernel)  # its launches are a part of its time
     )
     return Collected(program=program, rows=rows, why="" if rows else "several kernels that nothing tells apart")

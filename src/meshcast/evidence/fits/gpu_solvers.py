@@ -21,7 +21,8 @@ import numpy as np
 from scipy.optimize import nnls  # jax brings scipy
 
 from meshcast.base import write_whole
-from meshcast.estimate import SolverAmounts, solver_amounts, solver_path
+from meshcast.estimate import HOST_WAITS, SolverAmounts, solver_amounts, solver_path
+from meshcast.evidence.calibrate.solver_calls import SOLVER_DTYPES
 from meshcast.hardware import Device, load_device
 from meshcast.workload import SOLVER_COUNTS, Factorisation, Routine, real_factor
 
@@ -29,7 +30,6 @@ DEVICE = "h200"
 LEFT_OUT_SIDES = frozenset({384, 768, 1536, 3072})
 LEFT_OUT_BATCH = 64
 LEFT_OUT_OPS = frozenset({"solve", "inv", "cho_solve"})
-_DTYPES = {"f32": "f32", "f64": "f64", "c64": "complex<f32>"}
 _CALLS: Mapping[str, tuple[Routine, ...]] = {
     "cholesky": ("cholesky",),
     "lu": ("lu",),
@@ -49,7 +49,6 @@ _CALLS: Mapping[str, tuple[Routine, ...]] = {
     "cho_solve": ("cholesky", "triangular", "triangular"),
 }
 _JACOBI_UP_TO = 1024  # rows and columns up to which JAX asks for Jacobi's SVD
-_HOST_WAITS = frozenset({"svd", "svd_full", "svdvals", "eigh", "eigvalsh", "eig"})
 _ROUNDS = 30
 _COSTS = ("fixed", "step", "byte", "work")
 
@@ -71,7 +70,7 @@ def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> l
     for cells in csv.DictReader(lines):
         if cells["op"] not in _CALLS:
             continue
-        op, dtype = cells["op"], _DTYPES[cells["dtype"]]
+        op, dtype = cells["op"], SOLVER_DTYPES[cells["dtype"]]
         batch, m, n, k = (int(cells[name]) for name in ("batch", "m", "n", "k"))
         parts = []
         for routine in _CALLS[op]:
@@ -81,7 +80,7 @@ def read_rows(lines: Iterable[str], device: Device, *, check: bool = False) -> l
             )  # fmt: skip
             flops = 2.0 * n * n * shape.right if routine == "triangular" else SOLVER_COUNTS[routine](m, n)
             parts.append((solver_path(shape), solver_amounts(shape, batch * flops * real_factor(dtype), dtype, device)))
-        measured = cells["wall_us"] if op in _HOST_WAITS else cells["busy_us"]
+        measured = cells["wall_us"] if HOST_WAITS.intersection(_CALLS[op]) else cells["busy_us"]
         left_out = check or op in LEFT_OUT_OPS or min(m, n) in LEFT_OUT_SIDES or batch == LEFT_OUT_BATCH
         label = f"{op} {cells['dtype']} {batch} x {m} x {n}" + (f", {k} sides" if k else "")
         found.append(SolverRow(op, label, tuple(parts), float(measured) * 1e-6, left_out))

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from meshcast.estimate.profiled.features import cold_share, place
+from meshcast.estimate.profiled.estimator import Profiled
+from meshcast.estimate.profiled.features import WAITING, cold_share, place
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.workload.graph import Factorisation, Gemm, Indexed, Tensor
@@ -59,10 +60,11 @@ def test_skewed_picks_lie_away_from_even_ones() -> None:
     assert apart(kernel, skewed) == pytest.approx({5: 4.2})
 
 
-def test_a_solvers_routines_are_families_and_its_sizes_their_places() -> None:
-    """A QR says nothing about an LU of as many bytes; twice the rows are one octave."""
+def test_solvers_that_come_back_to_the_host_have_no_measured_family() -> None:
+    """What their launches took is a part of what a caller waits for: a decomposition is modelled, a factorisation is not."""
     shape = Factorisation(routine="qr", batch=1, rows=1024, columns=64)
     kernel = Kernel(name="qr", kind=KernelKind.SOLVER, dtype="f32", read_bytes=2**18, geometry=shape)
-    other = replace(kernel, geometry=replace(shape, routine="lu"))
-    assert (place(kernel, H200)[0], place(other, H200)[0]) == ("solver qr", "solver lu")
-    assert apart(kernel, replace(kernel, geometry=replace(shape, rows=2048))) == {1: 1.0}
+    waiting = replace(kernel, geometry=replace(shape, routine="svd"))
+    assert place(kernel, H200)[0].startswith("solver")
+    assert place(waiting, H200)[0].startswith(WAITING)
+    assert [Profiled().supports(each, H200).level for each in (kernel, waiting)] == ["yes", "no"]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 
 from meshcast.estimate.gpu.programs import is_program
+from meshcast.estimate.gpu.solvers import waits_for_host
 from meshcast.estimate.profiled.tiles import tiled_family, tiled_place
 from meshcast.estimate.rates import catalogue_key
 from meshcast.hardware import Device
@@ -17,7 +18,6 @@ from meshcast.lower import Kernel, KernelKind, is_filter_gradient
 from meshcast.workload import (
     Attention,
     Convolution,
-    Factorisation,
     Gemm,
     Indexed,
     Reduction,
@@ -31,6 +31,7 @@ Where = tuple[float, ...]
 Place = tuple[str, Where]
 ALONE = " alone"  # how families of kernels that run alone end
 IN_TILES = " in tiles"  # and those of kernels whose tiles the compiler told
+WAITING = "solver that waits for its host"  # has no rows: such calls are modelled
 CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic may still be there
 
 
@@ -54,6 +55,8 @@ def family_of(kernel: Kernel, device: Device) -> str:
 
 
 def _family(kernel: Kernel) -> str:
+    if waits_for_host(kernel):  # nothing measured tells its time: its launches are a part of it
+        return WAITING
     known = _BY_GEOMETRY.get(type(kernel.geometry)) if kernel.kind in _BY_SHAPE else None
     if known is not None:
         return known[0](kernel)
@@ -205,19 +208,6 @@ def _transform(kernel: Kernel, device: Device) -> Where:
     )
 
 
-def _solver_family(kernel: Kernel) -> str:
-    """A solver's routine is another program than all others, as long as they may be."""
-    f = kernel.geometry
-    assert isinstance(f, Factorisation)
-    return f"solver {f.routine}"
-
-
-def _factorisation(kernel: Kernel, device: Device) -> Where:
-    f = kernel.geometry
-    assert isinstance(f, Factorisation)
-    return (log2(f.batch), log2(f.rows), log2(f.columns), log2(f.right), log2(element_bytes(kernel.dtype)))
-
-
 def _window(kernel: Kernel, device: Device) -> Where:
     w = kernel.geometry
     assert isinstance(w, Window)
@@ -279,14 +269,7 @@ def _reduction(kernel: Kernel, device: Device) -> Where:
 
 
 _COMPUTING = frozenset(
-    {
-        KernelKind.GEMM,
-        KernelKind.CONVOLUTION,
-        KernelKind.ATTENTION,
-        KernelKind.SORT,
-        KernelKind.SOLVER,
-        KernelKind.OTHER,
-    }
+    {KernelKind.GEMM, KernelKind.CONVOLUTION, KernelKind.ATTENTION, KernelKind.SORT, KernelKind.OTHER}
 )
 _BY_SHAPE = frozenset(
     {
@@ -296,7 +279,6 @@ _BY_SHAPE = frozenset(
         KernelKind.GATHER,
         KernelKind.SCATTER,
         KernelKind.SORT,
-        KernelKind.SOLVER,
         KernelKind.OTHER,
     }
 )
@@ -308,6 +290,5 @@ _BY_GEOMETRY: dict[type, tuple[Callable[[Kernel], str], Callable[[Kernel, Device
     Indexed: (lambda kernel: kernel.kind.value, _indexed),
     SortGeometry: (_sort_family, _sort),
     Window: (lambda kernel: "window", _window),
-    Factorisation: (_solver_family, _factorisation),
     Transform: (lambda kernel: "transform", _transform),
 }

@@ -30,10 +30,11 @@ from meshcast.simulate import (
     Executed,
     MemoryUse,
     OnNetwork,
-    RankRun,
+    Rank,
     Simulator,
     Timeline,
     collective_of_kernel,
+    rank_again,
     rank_speeds,
     simulate_classes,
 )
@@ -99,9 +100,15 @@ class Run:
         return self.paced(self.simulator.timeline(rank, paths=not self.brief))
 
     @cached_property
-    def _settled(self) -> tuple[float, EstimatedKernels, RankRun]:
+    def _settled(self) -> tuple[float, EstimatedKernels, Rank]:
         """The clock that the power cap leaves the program, its kernels and its rank at that clock."""
         return settled_step(self)
+
+    def rank_with(self, kernels: EstimatedKernels) -> Rank:
+        """One rank with times of kernels; one of a sweep along what is known of its program's simulations."""
+        if self.brief and not self.interval:
+            return rank_again(self.simulator, kernels, self.network)
+        return self.simulator.with_times(kernels, self.network)
 
     @property
     def clock_share(self) -> float:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshcast.base import KeptBeside
-from meshcast.jobs.program.on_network import collectives_of
-from meshcast.network import Arrangement, network_read
+from meshcast.jobs.program.on_network import collectives_of, levels_spanned
+from meshcast.network import network_read
 from meshcast.results import Timed
 from meshcast.simulate import Executed
 
@@ -78,15 +78,8 @@ def _spanned(run: Run) -> Hashable | None:
 
     Ranks in their own order on healthy links are timed by the levels that they span.
     """
-    asked = run.options.network.arrangement
-    if run.estimated is not None or asked != _PLAIN:
-        return None
-    inner = sum(level.size < run.devices for level in run.cluster.levels)
-    levels = run.cluster.levels[: inner + 1] if run.devices > 1 else ()
-    return (*_beside_network(run), levels)
-
-
-_PLAIN = Arrangement()
+    levels = levels_spanned(run)
+    return None if run.estimated is not None or levels is None else (*_beside_network(run), levels)
 
 
 def _beside_network(run: Run) -> tuple[Hashable, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import Rows, format_bytes, format_time, shown
+from meshcast.base import Rows, copier, format_bytes, format_time, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, light_seconds
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.program.data_loops import with_data_loops
@@ -270,7 +270,7 @@ class Run:
             answer = with_data_loops(answer, self)
         if self.whole and not self.brief:
             answer = with_trust(answer, self.cluster, self.options, light=self._at_light)
-        return replace(answer, seconds=time.perf_counter() - started)
+        return _with_seconds(answer, time.perf_counter() - started)
 
     def _at_light(self) -> float:
         """Seconds of all compute kernels, one after the other, at the speed of light and the highest clock."""
@@ -282,3 +282,6 @@ class Run:
     def fidelity(self) -> str:
         """The fidelity that most of the computing time comes from; `compiled` where that was asked for."""
         return main_fidelity(self)
+
+
+_with_seconds = copier(Prediction, "seconds")

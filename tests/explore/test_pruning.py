@@ -41,8 +41,14 @@ class OnFile:
             if work.kind == "point":
                 self.predicted.append(plan)
                 row = self.steps[plan]
-                yield number, Outcome(
-                    status=row["status"], step_time_s=row["step_time_s"], memory_bytes=row["memory_bytes"], devices=128
+                yield (
+                    number,
+                    Outcome(
+                        status=row["status"],
+                        step_time_s=row["step_time_s"],
+                        memory_bytes=row["memory_bytes"],
+                        devices=128,
+                    ),
                 )
                 continue
             asked = plan, work.first, work.layers, work.last, work.point.asked["fidelity"]

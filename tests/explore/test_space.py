@@ -207,7 +207,9 @@ def test_devices_may_have_prices_of_their_own() -> None:
 def test_a_sweep_over_numbers_of_a_device_has_one_price() -> None:
     """And it is the one that was given for what it starts from: a changed device is rented as that."""
     rates = SpaceAxis(name=f"{HARDWARE}memory.bandwidth", values=("3TB/s", "4TB/s", "5TB/s"))
-    space = Space(model="gpt2-tiny", asked={"on": "dgx-h100", "plan": "dp=2", "settings": {"batch": "4"}}, axes=(rates,))
+    space = Space(
+        model="gpt2-tiny", asked={"on": "dgx-h100", "plan": "dp=2", "settings": {"batch": "4"}}, axes=(rates,)
+    )
     accounts = Accounts(tokens=1e9)
     found = [known_of(combination, "9,h100-sxm=2", accounts).price for combination in space.walk()]
     assert found == [2.0, 2.0, 2.0]

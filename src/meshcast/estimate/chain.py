@@ -101,7 +101,8 @@ class EstimatedKernels:
         law = self.law
         if law is None or share == 1.0:
             return self
-        found, columns = _COLUMNS.of(self, None, lambda: _columns(self))
+        found = tuple(self.by_key.values())
+        columns = _COLUMNS.of(self, None, lambda: _columns(found))
         return replace(self, by_key=dict(zip(self.by_key, _slowed(found, columns, share, law), strict=True)))
 
 
@@ -305,13 +306,12 @@ class _Columns:
     static_energy: Array
 
 
-_COLUMNS: KeptBeside[tuple[tuple[KernelEstimate, ...], _Columns]] = KeptBeside()  # each clock of a step asks for them
+_COLUMNS: KeptBeside[_Columns] = KeptBeside()  # each clock of a step asks for them
 
 
-def _columns(estimated: EstimatedKernels) -> tuple[tuple[KernelEstimate, ...], _Columns]:
-    found = tuple(estimated.by_key.values())
+def _columns(found: tuple[KernelEstimate, ...]) -> _Columns:
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(found))
-    return found, _Columns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(_Columns)})
+    return _Columns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(_Columns)})
 
 
 def _slowed(found: Sequence[KernelEstimate], full: _Columns, share: float, law: PowerLaw) -> Iterator[KernelEstimate]:

@@ -91,9 +91,11 @@ def main() -> None:
     ended = time.process_time()
     count, share = pruned.tally.evaluated, pruned.tally.evaluated / every.tally.evaluated
     best, least = pruned.best[0], every.best[0]
-    print(f"with bounds: {count} of {every.tally.evaluated} points ({share:.1%}) and {pruned.tally.probes} looks at layers, "
-          f"{between - started:.0f} s of CPU time; the others {ended - between:.0f} s; {pruned.tally.below_bounds} below bounds")  # fmt: skip
-    print(f"best by bounds {best.point.plan} ({best.outcome.step_time_s} s), of all {least.point.plan} ({least.outcome.step_time_s} s)")  # fmt: skip
+    said = f"{count} of {every.tally.evaluated} points ({share:.1%}) and {pruned.tally.probes} looks at layers"
+    print(f"with bounds: {said}, {between - started:.0f} s of CPU time; the others {ended - between:.0f} s")
+    print(f"{pruned.tally.below_bounds} steps are below their bounds")
+    for name, found in (("by bounds", best), ("of all", least)):
+        print(f"best {name}: {found.point.plan}, {found.outcome.step_time_s} s")
     if file is not None:
         file.write_bytes(lzma.compress(json.dumps(engine.written()).encode()))
     if best.point.plan != least.point.plan or pruned.tally.below_bounds:

@@ -1,7 +1,7 @@
 """A real space, smaller than those that searches are for: bounds find the best of all plans, and have a tenth of them predicted.
 
-Predicting all of it takes minutes. What came out is on file, as `benchmarks/pruning.py --record` wrote it: the step of every plan, and
-what layers take that bounds ask about. The search, the bounds and their levels are the code's own.
+Predicting all of it takes minutes. What came out is on file, as `benchmarks/pruning.py --record` wrote it: the step of every
+plan, and what layers take that bounds ask about. The search, the bounds and their levels are the code's own.
 """
 
 from __future__ import annotations

@@ -65,14 +65,14 @@ def test_neighbours_go_the_way_that_was_written_down() -> None:
     for number in range(replay.FIRST + 6):
         rank = rank_again(simulator, *times(body, draw, 0.01))
         rank.length(simulator.plan)
-        assert isinstance(rank, replay.Replayed)
+        assert isinstance(rank, replay.RankAgain)
         ways.append(rank._way is not None)
         assert ways[-1] == (number > replay.FIRST)
     kernels, _ = times(body, draw, 0.01)
     slow = OneLink(lambda each: 20.0)
     other = rank_again(simulator, kernels, slow)
     assert other.length(simulator.plan) == simulator.with_times(kernels, slow).length(simulator.plan)
-    assert isinstance(other, replay.Replayed)
+    assert isinstance(other, replay.RankAgain)
     assert other._way is None
 
 
@@ -105,5 +105,5 @@ def test_a_program_that_is_too_long_is_simulated_as_always(monkeypatch: pytest.M
         found = times(body, draw, 0.1)
         rank = rank_again(simulator, *found)
         assert rank.length(simulator.plan) == simulator.with_times(*found).length(simulator.plan)
-        assert isinstance(rank, replay.Replayed)
+        assert isinstance(rank, replay.RankAgain)
         assert rank._way is None

@@ -59,10 +59,10 @@ _WAYS: KeptBeside[Ways] = KeptBeside()
 
 def rank_again(simulator: Simulator, kernels: EstimatedKernels, network: KernelNetwork) -> Rank:
     """One rank of a program that is simulated again and again, with these times."""
-    return Replayed(simulator.plan, kernels, network, simulator.rates(network), simulator.host_rate)
+    return RankAgain(simulator.plan, kernels, network, simulator.rates(network), simulator.host_rate)
 
 
-class Replayed:
+class RankAgain:
     """A rank whose program is simulated again and again."""
 
     def __init__(

@@ -14,7 +14,6 @@ from meshcast.simulate.critical import Looped as Looped
 from meshcast.simulate.critical import Segment as Segment
 from meshcast.simulate.critical import SegmentKind as SegmentKind
 from meshcast.simulate.engine import KernelTimes as KernelTimes
-from meshcast.simulate.engine import Rank as Rank
 from meshcast.simulate.engine import RankRun as RankRun
 from meshcast.simulate.engine import Simulator as Simulator
 from meshcast.simulate.engine import simulate as simulate
@@ -61,6 +60,7 @@ from meshcast.simulate.pipelines.schedule import PassWork as PassWork
 from meshcast.simulate.pipelines.schedule import PipelineSchedule as PipelineSchedule
 from meshcast.simulate.pipelines.schedule import Task as Task
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
+from meshcast.simulate.rank import Rank as Rank
 from meshcast.simulate.replay import rank_again as rank_again
 from meshcast.simulate.scheduling import Scheduler as Scheduler
 from meshcast.simulate.scheduling import Scheduling as Scheduling

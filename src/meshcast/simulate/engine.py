@@ -31,6 +31,7 @@ from meshcast.simulate.exposure import added_up, covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.lengths import NOTHING, Length
 from meshcast.simulate.network import CommunicationTime, KernelNetwork, Uncontended, as_network
+from meshcast.simulate.rank import Rank
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import (
     COMMUNICATION,
@@ -126,19 +127,6 @@ class Simulator:
         """
         apart = self.plan.channels < 2 or isinstance(network, Uncontended)
         return None if apart and self._contention is None else SpeedShares(network=network, contention=self._contention)
-
-
-class Rank(Protocol):
-    """One rank of a program with given times."""
-
-    def length(self, block: BlockPlan) -> Length:
-        """How long a block takes."""
-
-    def executed(self, plan: BlockPlan) -> Executed:
-        """Every kernel of a plan with how often it runs."""
-
-    def timeline(self, block: BlockPlan, *, spans: bool = True, paths: bool = True) -> tuple[Timeline, Length]:
-        """A block with all that runs in it."""
 
 
 class RankRun:

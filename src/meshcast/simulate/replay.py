@@ -15,11 +15,12 @@ from meshcast.base import KeptBeside
 from meshcast.estimate import EstimatedKernels, KernelEstimate
 from meshcast.lower import CostKey, Kernel
 from meshcast.simulate.contention import Contention, SpeedShares, Taken
-from meshcast.simulate.engine import Rank, RankRun, Simulator
+from meshcast.simulate.engine import RankRun, Simulator
 from meshcast.simulate.executed import Executed
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length
 from meshcast.simulate.network import KernelNetwork
+from meshcast.simulate.rank import Rank
 from meshcast.simulate.tape import Tape, TooLongError
 from meshcast.simulate.timeline import Timeline
 

@@ -4,7 +4,7 @@
 
 The space is the 196 plans of GPT-3 175B on 128 H100s with sequences of their own and everything computed again. `--record` writes
 what came out, points and what bounds asked about layers, for `tests/explore/test_pruning.py`, which searches again by them: to be
-done anew where plans are written otherwise or bounds ask for something else. Two minutes of CPU time.
+done anew where plans are written otherwise or bounds ask for something else. Three minutes of CPU time.
 """
 
 from __future__ import annotations

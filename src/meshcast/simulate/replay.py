@@ -25,7 +25,7 @@ from meshcast.simulate.tape import Tape, TooLongError
 from meshcast.simulate.timeline import Timeline
 
 FIRST = 3  # simulations of a program before one is written down, which takes as long as dozens
-MOST = 8  # tapes of a program
+MOST = 4  # tapes of a program
 ARGUMENTS = ("estimates", "gap", "seconds", "shares", "taken")
 
 
@@ -47,11 +47,11 @@ class Ways:
         self._next = FIRST
 
     def missed(self) -> bool:
-        """Counts a step that goes none of the ways; whether it should be written down: ever more seldom."""
+        """Counts a step that goes none of the ways; whether it should be written down: ever more seldom, as that takes 20 to 100 ms."""
         self._missed += 1
         if self._missed <= self._next or len(self.known) >= MOST:
             return False
-        self._next = 2 * self._missed
+        self._next = 8 * self._missed
         return True
 
 

@@ -47,7 +47,7 @@ class Ways:
         self._next = FIRST
 
     def missed(self) -> bool:
-        """Counts a step that goes none of the ways; whether it should be written down: ever more seldom, as that takes 20 to 100 ms."""
+        """Counts a step that goes none of the ways; whether it is written down: seldom, as that takes 20 to 100 ms."""
         self._missed += 1
         if self._missed <= self._next or len(self.known) >= MOST:
             return False

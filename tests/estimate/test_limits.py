@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast import Options, Run, capture_function, predict, prepare
-from meshcast.estimate.chain import KernelEstimate, _slowed
+from meshcast.estimate.chain import EstimatedKernels, KernelEstimate
 from meshcast.estimate.estimator import Origin, limiting
 from meshcast.estimate.power import PowerLaw
 
@@ -94,7 +94,8 @@ def test_at_a_lower_clock_carrying_data_takes_longer_and_stays_memory() -> None:
         time=4.5, low=4.0, high=5.0, compute_time=1.0, memory_time=2.0, core_time=4.0, overhead=0.5, energy=1.0,
         origin=Origin.ANALYTICAL, estimator="analytical", clocked=1.0,
     )  # fmt: skip
-    (slower,) = _slowed([estimate], 0.5, law)
+    key: Any = "its cost"
+    slower = EstimatedKernels(by_key={key: estimate}, law=law).at_clock(0.5).by_key[key]
     assert (slower.time, slower.core_time, slower.compute_time, slower.memory_time) == (9.0, 8.0, 2.0, 2.0)
     assert slower.limited_by == "memory"
     assert slower.moves_data

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from meshcast.base import InputError, UsageError
+from meshcast.explore.asking import known_of
+from meshcast.explore.exploration import Accounts
 from meshcast.explore.measures import Constraints
-from meshcast.explore.space import Space, SpaceAxis
+from meshcast.explore.space import HARDWARE, Space, SpaceAxis
 from meshcast.explore.space_file import read_space
 from meshcast.hardware import Price, named_with_changes, resolve
 
@@ -200,3 +202,17 @@ def test_devices_may_have_prices_of_their_own() -> None:
     assert "list,tpu-v5p=2.5" in str(found.value.fix)
     with pytest.raises(UsageError, match="no price of a device"):
         Price.of("list,tpu-v5p", tpu)
+
+
+def test_a_sweep_over_numbers_of_a_device_has_one_price() -> None:
+    """And it is the one that was given for what it starts from: a changed device is rented as that."""
+    rates = SpaceAxis(name=f"{HARDWARE}memory.bandwidth", values=("3TB/s", "4TB/s", "5TB/s"))
+    space = Space(
+        model="gpt2-tiny", asked={"on": "dgx-h100", "plan": "dp=2", "settings": {"batch": "4"}}, axes=(rates,)
+    )
+    accounts = Accounts(tokens=1e9)
+    found = [known_of(combination, "9,h100-sxm=2", accounts).price for combination in space.walk()]
+    assert found == [2.0, 2.0, 2.0]
+    assert set(accounts.prices) == {"h100-sxm"}
+    changed = resolve("dgx-h100+memory.bandwidth=4TB/s").device.name
+    assert accounts.price(changed) == Price(usd_per_hour=2.0, said="as given")

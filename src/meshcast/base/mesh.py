@@ -58,7 +58,7 @@ class Mesh:
     @property
     def size(self) -> int:
         """Number of devices."""
-        return math.prod(size for _, size in self.axes)
+        return math.prod([size for _, size in self.axes])
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -115,7 +115,7 @@ class Group:
     @property
     def size(self) -> int:
         """Devices in one group."""
-        return math.prod(size for size, _ in self.dims)
+        return math.prod([size for size, _ in self.dims])
 
     def offsets(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """Device ids of the group relative to its first, made on demand."""

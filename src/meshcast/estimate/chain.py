@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -80,17 +80,11 @@ class EstimatedKernels:
 
     def draw(self, kernels: Sequence[Kernel]) -> PowerDraw | None:
         """The power that the kernels draw, from which the clock under the power cap follows; None where no model knows it."""
-        if self.law is None:
+        law = self.law
+        if law is None:
             return None
-        column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
-        found = [self.by_key[kernel.cost_key] for kernel in kernels]
-        return PowerDraw(
-            time=column(e.time for e in found),
-            clocked=column(e.clocked for e in found),
-            dynamic=column(e.dynamic_energy for e in found),
-            static=column(e.static_energy for e in found),
-            law=self.law,
-        )
+        # Sweeps ask about the same kernels: these are held with what they draw, so that no others have their identity.
+        return _DRAWS.of(self, id(kernels), lambda: (kernels, _drawn(self, kernels, law)))[1]
 
     def holding(self, values: Values) -> EstimatedKernels:
         """The same kernels where arrays hold other values than random ones: times stay, joules at the full clock change."""
@@ -107,9 +101,24 @@ class EstimatedKernels:
         law = self.law
         if law is None or share == 1.0:
             return self
-        return replace(
-            self, by_key=dict(zip(self.by_key, _slowed(tuple(self.by_key.values()), share, law), strict=True))
-        )
+        found = tuple(self.by_key.values())
+        columns = _COLUMNS.of(self, None, lambda: _columns(found))
+        return replace(self, by_key=dict(zip(self.by_key, _slowed(found, columns, share, law), strict=True)))
+
+
+_DRAWS: KeptBeside[tuple[Sequence[Kernel], PowerDraw]] = KeptBeside()
+
+
+def _drawn(estimated: EstimatedKernels, kernels: Sequence[Kernel], law: PowerLaw) -> PowerDraw:
+    column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
+    found = [estimated.by_key[kernel.cost_key] for kernel in kernels]
+    return PowerDraw(
+        time=column(e.time for e in found),
+        clocked=column(e.clocked for e in found),
+        dynamic=column(e.dynamic_energy for e in found),
+        static=column(e.static_energy for e in found),
+        law=law,
+    )
 
 
 def estimate_kernels(
@@ -282,25 +291,45 @@ def _with_shares(found: KernelEstimate, shares: ValueShares, law: PowerLaw) -> K
     )
 
 
-def _slowed(found: Sequence[KernelEstimate], share: float, law: PowerLaw) -> Iterator[KernelEstimate]:
-    """Estimates at a share of the full clock."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """Estimates at the full clock as columns."""
+
+    time: Array
+    low: Array
+    high: Array
+    compute_time: Array
+    memory_time: Array
+    core_time: Array
+    overhead: Array
+    clocked: Array
+    dynamic_energy: Array
+    static_energy: Array
+
+
+_COLUMNS: KeptBeside[_Columns] = KeptBeside()  # each clock of a step asks for them
+
+
+def _columns(found: tuple[KernelEstimate, ...]) -> _Columns:
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(found))
-    full: Array = column(e.time for e in found)
-    computed: Array = column(e.compute_time for e in found)
-    memory: Array = column(e.memory_time for e in found)
-    slower = law.slowdown(column(e.clocked for e in found), share)
-    time = full * slower
-    cores = np.minimum(time, np.maximum(computed, column(e.core_time for e in found)) / share)
+    return _Columns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(_Columns)})
+
+
+def _slowed(found: Sequence[KernelEstimate], full: _Columns, share: float, law: PowerLaw) -> Iterator[KernelEstimate]:
+    """Estimates at a share of the full clock."""
+    computed, memory = full.compute_time, full.memory_time
+    slower = law.slowdown(full.clocked, share)
+    time = full.time * slower
+    cores = np.minimum(time, np.maximum(computed, full.core_time) / share)
     computing = np.minimum(time, computed / share)
-    overhead = column(e.overhead for e in found) * slower
     columns = (
         time,
-        column(e.low for e in found) * slower,
-        column(e.high for e in found) * slower,
+        full.low * slower,
+        full.high * slower,
         computing,
         cores,
-        np.minimum(overhead, np.maximum(0.0, time - np.maximum(cores, memory))),
-        law.joules(column(e.dynamic_energy for e in found), column(e.static_energy for e in found), time, share),
+        np.minimum(full.overhead * slower, np.maximum(0.0, time - np.maximum(cores, memory))),
+        law.joules(full.dynamic_energy, full.static_energy, time, share),
         _move_data(computing, memory, cores),
     )
     return map(_clocked, found, *(each.tolist() for each in columns))

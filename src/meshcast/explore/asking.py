@@ -18,7 +18,7 @@ from meshcast.explore.sensitivity import looked_at_again, sensitivities
 from meshcast.explore.space import Combination, Space, SpaceAxis
 from meshcast.explore.store import RunStore
 from meshcast.explore.sweep import Sweep
-from meshcast.hardware import Price
+from meshcast.hardware import Price, rented_as
 from meshcast.zoo import Plan
 
 TOP = 5
@@ -133,9 +133,10 @@ def known_of(combination: Combination, price: str | float | None, accounts: Acco
     device = (
         cluster_named(on) if isinstance(on, str) else cluster_of(options_of({**combination.asked, "plan": None}))
     ).device
-    said = accounts.prices.get(device.name) or Price.of(price, device)
+    name = rented_as(device.name)  # a sweep over numbers of a device has one price
+    said = accounts.prices.get(name) or Price.of(price, device)
     if said is not None:
-        accounts.prices[device.name] = said
+        accounts.prices[name] = said
     devices, units = combination.counted()
     return Known(
         devices=devices,

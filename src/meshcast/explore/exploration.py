@@ -12,7 +12,7 @@ from meshcast.explore.money import usd_per_million, whole_run
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Found, Tally
 from meshcast.explore.sensitivity import Sensitivity
-from meshcast.hardware import Price
+from meshcast.hardware import Price, rented_as
 from meshcast.zoo import Plan
 
 SCHEMA = "meshcast.exploration/1"
@@ -25,7 +25,7 @@ class Accounts:
 
     Attributes:
         tokens: Tokens, images or samples of a whole run; None where none is asked for.
-        prices: Of a device and hour, by the device's name.
+        prices: Of a device and hour, by the name of what it is rented as.
         kg_per_kwh: Carbon dioxide of electricity; None: the world's on average.
     """
 
@@ -35,7 +35,7 @@ class Accounts:
 
     def price(self, device: str | None) -> Price | None:
         """The price of a device."""
-        return self.prices.get(device or "")
+        return self.prices.get(rented_as(device or ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,7 @@ from meshcast.hardware.prices import ListPrice as ListPrice
 from meshcast.hardware.prices import Price as Price
 from meshcast.hardware.prices import list_price as list_price
 from meshcast.hardware.prices import priced_devices as priced_devices
+from meshcast.hardware.prices import rented_as as rented_as
 from meshcast.hardware.prices import world_grid as world_grid
 from meshcast.hardware.reader import Reader as Reader
 from meshcast.hardware.registry import Catalogue as Catalogue

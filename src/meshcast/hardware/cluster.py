@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from meshcast.base import Rows, UsageError, format_rate, shown
+from meshcast.base import Rows, UsageError, copier, format_rate, shown
 from meshcast.hardware.device import Device, Fact, Source
 from meshcast.hardware.link import TEXTBOOK, LinkTechnology
 
@@ -172,7 +172,10 @@ class Cluster:
             )
         inner = tuple(level for level in self.levels if level.size < count)
         spanned = 0 if count == 1 else len(inner) + 1
-        return replace(self, levels=self.levels[:spanned])
+        return self if spanned == len(self.levels) else _with_levels(self, self.levels[:spanned])
+
+
+_with_levels = copier(Cluster, "levels")  # sweeps ask for a program's devices again and again
 
 
 def single(device: Device) -> Cluster:

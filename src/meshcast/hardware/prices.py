@@ -10,6 +10,7 @@ from typing import Any
 
 from meshcast.base import UsageError
 from meshcast.hardware.device import Device, Source
+from meshcast.hardware.what_if import WHAT_IF_MARK
 
 LIST_PRICE = "list"  # `--price list`: the catalogue's
 _FILE = Path(__file__).parent / "catalogue" / "prices.toml"
@@ -52,8 +53,7 @@ class Grid:
 def list_price(device: Device) -> ListPrice | None:
     """The list price of a device, or of the one that it is based on; None where the catalogue has none."""
     known = _data()["devices"]
-    base = device.name.partition("+")[0]  # a what-if device is rented as what it starts from
-    name = next((each for each in (device.name, base, *device.bases) if each in known), None)
+    name = next((each for each in (device.name, rented_as(device.name), *device.bases) if each in known), None)
     if name is None:
         return None
     found = known[name]
@@ -63,6 +63,11 @@ def list_price(device: Device) -> ListPrice | None:
         date=found["date"],
         source=_source(found["source"]),
     )
+
+
+def rented_as(name: str) -> str:
+    """The device that one of this name is rented as: what it starts from where some numbers are others."""
+    return name.partition(WHAT_IF_MARK)[0]
 
 
 def world_grid() -> Grid:
@@ -111,7 +116,8 @@ class Price:
             return None
         first, *own = (part.strip() for part in str(text).split(","))
         by_name = dict(_own_price(part) for part in own)
-        text = next((by_name[name] for name in (device.name, *device.bases) if name in by_name), first)
+        names = (device.name, rented_as(device.name), *device.bases)
+        text = next((by_name[name] for name in names if name in by_name), first)
         if text == LIST_PRICE:
             found = list_price(device)
             if found is None:

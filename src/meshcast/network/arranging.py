@@ -89,11 +89,12 @@ def arranged(
         f"the state of level {name!r} has no effect: {span} devices do not span it"
         for name in sorted(unspanned - known)
     )
-    conditions = replace(
-        conditions,
-        links=tuple(condition for condition in conditions.links if condition.level in known),
-        background={name: share for name, share in conditions.background.items() if name in known},
-    )
+    if unspanned:
+        conditions = replace(
+            conditions,
+            links=tuple(condition for condition in conditions.links if condition.level in known),
+            background={name: share for name, share in conditions.background.items() if name in known},
+        )
     setting = Setting(
         cluster=spanned, devices=span, conditions=conditions, placement=placement,
         graph=Path(asked.graph) if asked.graph is not None else None, beside=beside,

@@ -87,7 +87,7 @@ class CollectivePlan:
     @property
     def latency_s(self) -> float:
         """Seconds beside the wire."""
-        return self.start_s + sum(stage.latency_s for stage in self.stages)
+        return self.start_s + sum([stage.latency_s for stage in self.stages])
 
     @property
     def bandwidth_s(self) -> float:

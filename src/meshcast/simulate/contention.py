@@ -24,6 +24,7 @@ from meshcast.estimate import KernelEstimate
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel
 from meshcast.simulate.network import KernelNetwork
+from meshcast.simulate.tape import larger, smaller
 
 # An assumption, from no measurement: however many collectives are under way, a kernel beside them keeps half of the cores. It
 # bounds what several channels take together; one collective of any device in the catalogue takes less.
@@ -114,12 +115,10 @@ class SpeedShares:
             return 1.0, shares
         time = compute.time if compute is not None else 0.0
         if compute is None or not time:
-            speed = 1 / memory if memory > 1 else 1.0
+            speed = 1 / larger(1.0, memory)
             return 1.0, [share * speed for share in shares]
-        busy, traffic = compute.compute_time, compute.memory_time
-        if compute.core_time > busy:
-            busy = compute.core_time
-        slower = time + max(busy / (1 - min(MOST_CORES, cores)), traffic) - max(busy, traffic)
-        memory += min(1.0, traffic / slower)
-        speed = 1 / memory if memory > 1 else 1.0
+        busy, traffic = larger(compute.compute_time, compute.core_time), compute.memory_time
+        slower = time + larger(busy / (1 - smaller(MOST_CORES, cores)), traffic) - larger(busy, traffic)
+        memory += smaller(1.0, traffic / slower)
+        speed = 1 / larger(1.0, memory)
         return time / slower * speed, [share * speed for share in shares]

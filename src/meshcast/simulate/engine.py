@@ -27,10 +27,11 @@ from meshcast.simulate.block_times import Placed, place
 from meshcast.simulate.contention import Contention, SpeedShares
 from meshcast.simulate.critical import critical_path, flattened, shortened
 from meshcast.simulate.executed import Executed, executed
-from meshcast.simulate.exposure import covered, exposed_by
+from meshcast.simulate.exposure import added_up, covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.lengths import NOTHING, Length
 from meshcast.simulate.network import CommunicationTime, KernelNetwork, Uncontended, as_network
+from meshcast.simulate.rank import Rank
 from meshcast.simulate.scheduling import Scheduling
 from meshcast.simulate.timeline import (
     COMMUNICATION,
@@ -83,7 +84,7 @@ class Simulator:
     ) -> None:
         self.plan = plan(lowered.schedule, scheduling, reorder=lowered.lowering == "modelled")
         self._contention = contention
-        self._host_rate = host_rate  # bytes/s to or from the host's memory
+        self.host_rate = host_rate  # bytes/s to or from the host's memory
 
     @property
     def channels(self) -> int:
@@ -99,7 +100,7 @@ class Simulator:
         """The timeline of one rank."""
         return self.timeline(self.with_times(kernels, network))
 
-    def timeline(self, rank: RankRun, *, spans: bool = True, paths: bool = True) -> Timeline:
+    def timeline(self, rank: Rank, *, spans: bool = True, paths: bool = True) -> Timeline:
         """The timeline of a rank of this program; without its spans or its critical path where nobody asks for them."""
         timeline, length = rank.timeline(self.plan, spans=spans, paths=paths)
         parts, gap = timeline.breakdown, length.all - length.last
@@ -117,10 +118,15 @@ class Simulator:
     def with_times(self, kernels: KernelTimes, network: KernelNetwork | CommunicationTime) -> RankRun:
         """One rank with these times, to be asked about single blocks."""
         model = as_network(network)
-        # Alone on its channel and without effect on compute, nothing is slowed: the faster way of placing will do.
-        apart = self.plan.channels < 2 or isinstance(model, Uncontended)
-        rates = None if apart and self._contention is None else SpeedShares(network=model, contention=self._contention)
-        return RankRun(kernels, model, rates, self._host_rate)
+        return RankRun(kernels, model, self.rates(model), self.host_rate)
+
+    def rates(self, network: KernelNetwork) -> SpeedShares | None:
+        """How what is under way at once slows each other; None where nothing is slowed, and the faster way of placing will do.
+
+        So it is alone on a channel and without effect on compute.
+        """
+        apart = self.plan.channels < 2 or isinstance(network, Uncontended)
+        return None if apart and self._contention is None else SpeedShares(network=network, contention=self._contention)
 
 
 class RankRun:
@@ -331,7 +337,7 @@ class RankRun:
             spans=(),
             duration=duration,
             breakdown=nested + own,
-            communication_busy=sum(group.busy for group in groups.values()),
+            communication_busy=added_up(group.busy for group in groups.values()),
             energy=energy,
             groups=tuple(groups.values()),
             slowdown=slowdown + Slowdown(compute=compute_slower, communication=communication_slower),

@@ -10,6 +10,14 @@ from meshcast.base import Group
 Interval = tuple[float, float]
 
 
+def added_up(seconds: Iterable[float]) -> float:
+    """The sum, one after the other: `sum` of floats rounds otherwise from Python 3.12 on than adding them does."""
+    total = 0.0
+    for each in seconds:
+        total += each
+    return total
+
+
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
     """The union of the stretches of time, as stretches apart from each other, in order."""
     found: list[Interval] = []
@@ -56,7 +64,7 @@ def exposed_by(
     by_group: defaultdict[Group, float] = defaultdict(float)
     exposed = idle = 0.0
     if not sending:
-        return 0.0, sum(end - start for start, end in waiting), {}
+        return 0.0, added_up(end - start for start, end in waiting), {}
     queue = sorted(sending, key=lambda each: each[0])
     active: list[tuple[float, Group]] = []
     cursor = 0

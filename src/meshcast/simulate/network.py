@@ -47,6 +47,9 @@ class OnNetwork:
     factor: float = 1.0
     start_s: float = 0.0
     _known: dict[CostKey, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _shares: dict[tuple[CostKey, ...], Sequence[float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def seconds(self, kernel: Kernel) -> float:
         """The model's time, changed; models that agree but for rounding must not put a step in different orders."""
@@ -58,7 +61,11 @@ class OnNetwork:
 
     def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
         """The model's shares."""
-        return self.model.shares([collective_of_kernel(kernel) for kernel in active])
+        key = tuple([kernel.cost_key for kernel in active])
+        found = self._shares.get(key)
+        if found is None:
+            found = self._shares[key] = self.model.shares([collective_of_kernel(kernel) for kernel in active])
+        return found
 
 
 def collective_of_kernel(kernel: Kernel) -> Collective:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.base import Mesh, UsageError
+from meshcast.base import KeptBeside, Mesh, UsageError
 from meshcast.hardware import Conditions
 from meshcast.jobs.pipeline.definition import Part, Pipeline
 from meshcast.jobs.pipeline.offload import PIECES_HELD, streaming_seconds, with_room
 from meshcast.jobs.pipeline.part_values import PartValues, gradient_program, part_values
 from meshcast.jobs.pipeline.state import in_state
 from meshcast.jobs.pipeline.wiring import PartProgram, Values, total_bytes
+from meshcast.jobs.program.on_network import levels_spanned
 from meshcast.jobs.program.run import Run
 from meshcast.network import CollectivePlan
 from meshcast.results import CollectiveShare, Prediction
@@ -177,6 +178,19 @@ def _summed_once(program: PartProgram, values: PartValues) -> tuple[PartProgram,
     if not values.sums:
         return program, ()
     run = program.run
+    spanned = levels_spanned(run) if run.brief else None
+    if spanned is None:
+        deferred = _deferred(run, values)
+    else:
+        key = spanned, run.options.network.model
+        deferred = _DEFERRED.of(values, key, lambda: _deferred(run, values))
+    return replace(program, run=replace(run, lowered=values.summing)), deferred
+
+
+_DEFERRED: KeptBeside[tuple[Deferred, ...]] = KeptBeside()
+
+
+def _deferred(run: Run, values: PartValues) -> tuple[Deferred, ...]:
     deferred = []
     for kernel, count in values.sums:
         collective, plan = collective_of_kernel(kernel), run.collective(kernel)
@@ -191,7 +205,7 @@ def _summed_once(program: PartProgram, values: PartValues) -> tuple[PartProgram,
             level=plan.level,
         )
         deferred.append(Deferred(collective=collective, devices=run.workload.devices, plan=plan, share=share))
-    return replace(program, run=replace(run, lowered=values.summing)), tuple(deferred)
+    return tuple(deferred)
 
 
 def _check_mesh(program: PartProgram, mesh: Mesh) -> None:

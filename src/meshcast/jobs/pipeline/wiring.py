@@ -84,7 +84,7 @@ def _selected(values: zip[tuple[str, Tensor]], prefix: str) -> Values:
 
 def total_bytes(values: Values) -> int:
     """Bytes on one device."""
-    return sum(tensor.bytes for tensor in values.values())
+    return sum([tensor.bytes for tensor in values.values()])
 
 
 def passed_on(

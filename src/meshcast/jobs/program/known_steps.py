@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshcast.base import KeptBeside
-from meshcast.jobs.program.on_network import collectives_of
+from meshcast.jobs.program.on_network import collectives_of, levels_spanned
 from meshcast.network import network_read
 from meshcast.results import Timed
 from meshcast.simulate import Executed
@@ -41,11 +41,20 @@ class KnownStep:
 
 
 _STEPS: KeptBeside[KnownStep] = KeptBeside(MOST_STEPS)
+_SPANNED: KeptBeside[KnownStep] = KeptBeside(MOST_STEPS)  # the same, by what more than they read
 _OPTIONS: list[tuple[object, ...]] = []  # options differ little, and have no hash: each is known by its place here
 
 
 def known_step(run: Run) -> KnownStep:
-    """The step of a run of which no tables are asked, worked out where nothing equal was."""
+    """The step of a run of which no tables are asked, worked out where nothing equal was.
+
+    Where no number has changed of any level that its devices span, it is known without a look at its collectives.
+    """
+    spanned = _spanned(run)
+    return _by_read(run) if spanned is None else _SPANNED.of(run.lowered, spanned, lambda: _by_read(run))
+
+
+def _by_read(run: Run) -> KnownStep:
     read = _read(run)
     return _step(run) if read is None else _STEPS.of(run.lowered, read, lambda: _step(run))
 
@@ -61,9 +70,23 @@ def _read(run: Run) -> Hashable | None:
     network = network_read(run.network_model, collectives_of(run)) if run.devices > 1 else ()
     if run.estimated is not None or network is None:
         return None
+    return (*_beside_network(run), network)
+
+
+def _spanned(run: Run) -> Hashable | None:
+    """All numbers of the network that a run could read; None where it reads others, too.
+
+    Ranks in their own order on healthy links are timed by the levels that they span.
+    """
+    levels = levels_spanned(run)
+    return None if run.estimated is not None or levels is None else (*_beside_network(run), levels)
+
+
+def _beside_network(run: Run) -> tuple[Hashable, ...]:
+    """Everything else that a step is worked out from."""
     _, *behind = run.options.parts  # the program's own are in what is lowered
     return (
-        _number(tuple(behind)), run.estimators, run.device, run.devices, run.job_devices, run.whole, run.straggling, network,
+        _number(tuple(behind)), run.estimators, run.device, run.devices, run.job_devices, run.whole, run.straggling,
     )  # fmt: skip
 
 
@@ -81,3 +104,4 @@ def forget_steps() -> None:
     """Leaves nothing kept, so that steps are worked out anew."""
     _OPTIONS.clear()
     _STEPS.clear()
+    _SPANNED.clear()

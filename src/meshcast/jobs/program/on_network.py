@@ -8,10 +8,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshcast.base import KeptBeside
-from meshcast.hardware import host_rate
+from meshcast.hardware import NetworkLevel, host_rate
 from meshcast.jobs.program.uneven_devices import check_kinds, speeds_of_kinds
 from meshcast.lower import Schedule
-from meshcast.network import OPTIMISE, NetworkModel, Setting, WholeJob, arranged, network_model, without_effect
+from meshcast.network import (
+    OPTIMISE,
+    Arrangement,
+    NetworkModel,
+    Setting,
+    WholeJob,
+    arranged,
+    network_model,
+    without_effect,
+)
 from meshcast.simulate import Contention, OnNetwork, Simulator, collective_of_kernel
 from meshcast.workload import Collective
 
@@ -23,8 +32,9 @@ def arranged_run(run: Run) -> tuple[Setting, tuple[str, ...]]:
     """Where the collectives of a run go, and what should be said about it."""
     counts = collectives_of(run)
     asked = run.options.network.arrangement
-    speed = {**asked.conditions.speed, **speeds_of_kinds(run)}
-    asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
+    if kinds := speeds_of_kinds(run):
+        speed = {**asked.conditions.speed, **kinds}
+        asked = replace(asked, conditions=replace(asked.conditions, speed=speed))
     setting, said = arranged(asked, run.cluster, run.devices, counts, lambda setting: _step_in(run, setting))
     if run.job_devices is not None:
         setting = replace(setting, part_of=WholeJob(cluster=run.cluster, devices=run.job_devices))
@@ -62,6 +72,20 @@ def _counted(schedule: Schedule) -> Counter[Collective]:
         if kernel.collective is not None:
             counts[kernel.collective] += count
     return counts
+
+
+def levels_spanned(run: Run) -> tuple[NetworkLevel, ...] | None:
+    """All of the network that a run's collectives can read: the levels that its devices span.
+
+    None where they read more: the state of links, a placement, other jobs, a model that looks at the whole job.
+    """
+    if run.options.network.arrangement != _PLAIN:
+        return None
+    levels = run.cluster.levels
+    return levels[: sum([level.size < run.devices for level in levels]) + 1] if run.devices > 1 else ()
+
+
+_PLAIN = Arrangement()
 
 
 def _step_in(run: Run, setting: Setting) -> float:

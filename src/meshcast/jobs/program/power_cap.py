@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshcast.estimate import Clocks, EstimatedKernels, settled_clock
 from meshcast.hardware import Device
-from meshcast.simulate import RankRun
+from meshcast.simulate import Rank
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -16,7 +16,7 @@ MOST_CLOCKS = 8
 ROUNDING = 1e-9
 
 
-def settled_step(run: Run) -> tuple[float, EstimatedKernels, RankRun]:
+def settled_step(run: Run) -> tuple[float, EstimatedKernels, Rank]:
     """The clock that the power cap leaves a step, as a share of the full one, with its kernels and its rank at that clock.
 
     What a step holds beside its kernels shrinks where these take longer: communication that was exposed is hidden then, and
@@ -25,7 +25,7 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, RankRun]:
     tried only the length is worked out. Where several devices run a job it is the clock of the slowest, for which all wait.
     """
     full = kernels = run.full_clock
-    rank = run.simulator.with_times(full, run.network)
+    rank = run.rank_with(full)
     if full.law is None:
         return 1.0, full, rank
     plan = run.simulator.plan
@@ -39,7 +39,7 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, RankRun]:
             break
         share *= full.law.slowest(run.job_devices or run.devices)
         kernels = full.at_clock(share)
-        rank = run.simulator.with_times(kernels, run.network)
+        rank = run.rank_with(kernels)
         left = max(0.0, run.paced_seconds(rank.length(plan).last) - float(counts @ draw.times(share)))
         if left >= rest * (1 - ROUNDING):
             break

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import Rows, format_bytes, format_time, shown
+from meshcast.base import Rows, copier, format_bytes, format_time, shown
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, light_seconds
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.program.data_loops import with_data_loops
@@ -30,10 +30,11 @@ from meshcast.simulate import (
     Executed,
     MemoryUse,
     OnNetwork,
-    RankRun,
+    Rank,
     Simulator,
     Timeline,
     collective_of_kernel,
+    rank_again,
     rank_speeds,
     simulate_classes,
 )
@@ -99,9 +100,15 @@ class Run:
         return self.paced(self.simulator.timeline(rank, paths=not self.brief))
 
     @cached_property
-    def _settled(self) -> tuple[float, EstimatedKernels, RankRun]:
+    def _settled(self) -> tuple[float, EstimatedKernels, Rank]:
         """The clock that the power cap leaves the program, its kernels and its rank at that clock."""
         return settled_step(self)
+
+    def rank_with(self, kernels: EstimatedKernels) -> Rank:
+        """One rank with times of kernels; one of a sweep along what is known of its program's simulations."""
+        if self.brief and not self.interval:
+            return rank_again(self.simulator, kernels, self.network)
+        return self.simulator.with_times(kernels, self.network)
 
     @property
     def clock_share(self) -> float:
@@ -263,7 +270,7 @@ class Run:
             answer = with_data_loops(answer, self)
         if self.whole and not self.brief:
             answer = with_trust(answer, self.cluster, self.options, light=self._at_light)
-        return replace(answer, seconds=time.perf_counter() - started)
+        return _with_seconds(answer, time.perf_counter() - started)
 
     def _at_light(self) -> float:
         """Seconds of all compute kernels, one after the other, at the speed of light and the highest clock."""
@@ -275,3 +282,6 @@ class Run:
     def fidelity(self) -> str:
         """The fidelity that most of the computing time comes from; `compiled` where that was asked for."""
         return main_fidelity(self)
+
+
+_with_seconds = copier(Prediction, "seconds")

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshcast.base import copier
 from meshcast.estimate import idle_watts
 from meshcast.jobs.program.host_time import leading_seconds
 from meshcast.jobs.program.known_steps import known_step
@@ -30,7 +31,7 @@ def timed_prediction(run: Run) -> Prediction:
     """The prediction of a run that fits."""
     if run.brief and not run.interval:
         known = known_step(run)
-        return replace(counted_prediction(run, known.executed, known.fidelity), timed=known.timed)
+        return _with_times(counted_prediction(run, known.executed, known.fidelity), known.timed)
     untimed = counted_prediction(run, run.executes, run.fidelity)
     timed = timed_part(run)
     if run.brief:
@@ -160,3 +161,6 @@ def _provenance(run: Run) -> Provenance:
         seconds[origin] += count * (span.end - span.start)
     total = sum(seconds.values())
     return Provenance(**{k: v / total for k, v in seconds.items()}) if total else Provenance(analytical=1.0)
+
+
+_with_times = copier(Prediction, "timed")

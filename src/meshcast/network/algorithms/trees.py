@@ -16,15 +16,17 @@ c bytes of each of k channels: `min(k c, S / h) / rate` before the next host can
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
+from meshcast.base import copier
 from meshcast.hardware import LinkTechnology
 from meshcast.network.across_hosts import TREE_SHARE, of_middle_sizes, tree_share
 from meshcast.network.algorithms.in_network import adding
-from meshcast.network.plan import CollectivePlan
+from meshcast.network.plan import CollectivePlan, Stage
 from meshcast.network.spread import LevelSpread
 from meshcast.network.steps import Problem, StageWork, plan, work
 
+_stage_with, _work_with = copier(Stage, "rate", "alpha_s"), copier(StageWork, "stage")
+_with_slack = copier(StageWork, "slack")
 # What the busiest of few hosts sends of the buffer; of more than three 2.
 _SENT = {2: 1.0, 3: 1.5}
 # (rounds of all channels and heads below which NCCL takes smaller chunks, how small), after calcCollChunking.
@@ -58,8 +60,8 @@ def _heads_tree(problem: Problem, at: LevelSpread, adds: LinkTechnology) -> Stag
     share = problem.size / heads
     filled = min(adds.in_network_channels * _chunk(problem.size, heads, adds), share)
     port_rate = whole.stage.rate  # of one head's port
-    stage = replace(whole.stage, rate=rate, alpha_s=whole.stage.alpha_s + filled / port_rate)
-    return replace(whole, stage=stage)
+    stage = _stage_with(whole.stage, rate, whole.stage.alpha_s + filled / port_rate)
+    return _work_with(whole, stage)
 
 
 def _chunk(size: float, heads: int, adds: LinkTechnology) -> float:
@@ -76,7 +78,7 @@ def _chains_and_trees(problem: Problem, at: LevelSpread) -> StageWork:
     if not at.level.link.between_hosts:
         return _tree(problem, at, share=TREE_SHARE)
     slack = 1 / of_middle_sizes(problem.size, problem.protocol) - 1
-    return replace(_tree(problem, at, share=tree_share(at.parts)), slack=slack)
+    return _with_slack(_tree(problem, at, share=tree_share(at.parts)), slack)
 
 
 def _tree(problem: Problem, at: LevelSpread, *, share: float) -> StageWork:

@@ -112,7 +112,9 @@ def metadata_of_json(path: Path) -> dict[str, Attribute]:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             while not whole:
-                more = file.read(max(_CHUNK, len(text)))  # as much again: what is parsed in vain stays less than twice the object
+                more = file.read(
+                    max(_CHUNK, len(text))
+                )  # as much again: what is parsed in vain stays less than twice the object
                 whole, text = not more, text + more
                 if _WITHOUT.match(text):
                     return {}

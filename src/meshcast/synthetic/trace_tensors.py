@@ -41,7 +41,7 @@ class GraphTensors:
         return _values(node.operands, read), _values(node.results, made)
 
     def _number(self, each: Moved) -> int:
-        if each.parent >= 0:
+        if 0 <= each.parent < len(self._numbers):  # graphs of chance name nodes that come later
             results = self._graph.nodes[each.parent].results
             for number, result in zip(self._numbers[each.parent], results, strict=True):
                 if (result.shape, result.dtype) == (each.shape, each.dtype):

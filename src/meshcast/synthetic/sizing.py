@@ -64,7 +64,8 @@ class Skeleton:
 
         Args:
             octaves: That every dimension is larger by.
-            turns: How often a step goes through it; of a fraction some nodes run once more than others.
+            turns: How often a step goes through it; of a fraction some nodes run once more than others, and below 1 loops have
+                fewer turns.
         """
         dimension = Dimensions(
             self.forms, spread=self.spread / math.sqrt(LARGE_DIMENSIONS), octaves=octaves, seed=self.seed
@@ -76,7 +77,7 @@ class Skeleton:
         for each in self.nodes:
             node = _plain(each, scale) if each.form.plain is not None else _Sized(self, each, made, dimension).node()
             repeat = max(1, math.floor(each.repeat * turns + left + 1e-9))
-            left += each.repeat * turns - repeat
+            left = max(0.0, left + each.repeat * turns - repeat)
             made.append(replace(node, repeat=repeat))
         was = sum(each.form.moved for each in self.nodes)
         grown = sum(node.bytes for node in made) / was if was else 1.0

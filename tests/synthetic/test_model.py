@@ -68,6 +68,18 @@ def test_a_model_of_chains_grows_chains() -> None:
     assert all(50 < node.flops / node.bytes < 80 for node in graph.nodes if node.kind == "gemm")
 
 
+def test_nodes_without_shapes_have_as_many_parents_as_was_learnt() -> None:
+    """Two nodes of each layer take the results of both of the layer before."""
+    nodes = [
+        OpNode(kind="a", bytes=8, parents=() if place < 2 else (place - place % 2 - 2, place - place % 2 - 1))
+        for place in range(40)
+    ]
+    graph = OpGraph(name="pairs", model="pairs", family="pairs", ranks=1, groups=(), nodes=tuple(nodes))
+    grown = learnt([graph]).grow("pairs", 40, 0)
+    assert grown.complaints() == []
+    assert sum(len(node.parents) for node in grown.nodes) > 1.3 * (40 - len(grown.layers()[0]))
+
+
 def test_what_is_learnt_is_kept_as_json() -> None:
     model = learnt([chain(12), chain(20, size=1 << 24)])
     again = GraphModel.from_json(model.to_json())

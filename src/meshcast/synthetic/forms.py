@@ -48,7 +48,7 @@ class Form:
     Attributes:
         kind: The kind of a kernel or a collective; `dtype` and `matrix` as nodes have them.
         results: What it writes.
-        edges: What it takes of each of its parents; `outside` what nobody before it made.
+        edges: What it takes of each of its parents, nothing where shapes are not known; `outside` what nobody before it made.
         product: Where it is a product whose parts are known.
         work: Operations an element.
         plain: Bytes, bytes of the result and operations, where shapes are not known.
@@ -115,7 +115,10 @@ def _parts(found: Sequence[Any]) -> tuple[Part, ...]:
 
 def form_of(node: OpNode) -> Form:
     """The form of a node."""
-    plain = Form(kind=node.kind, dtype=node.dtype, matrix=node.matrix, plain=(node.bytes, node.written, node.flops))
+    plain = Form(
+        kind=node.kind, dtype=node.dtype, matrix=node.matrix, plain=(node.bytes, node.written, node.flops),
+        edges=((),) * len(node.parents),
+    )  # fmt: skip
     if not node.operands and not node.results:
         return plain
     edges = [[each for each in node.operands if each.parent == parent] for parent in node.parents]

@@ -132,7 +132,8 @@ class GrowingGraph:
             back = int(self._model.distances.draw(contexts, self._random) or 1)
             if back > FAR:
                 back += int(self._random.integers(0, back))
-            found.append((self._maker(token, edge[0][:2], min(back, len(self._layers) - 1)), number))
+            back = min(back, len(self._layers) - 1)
+            found.append((self._maker(token, edge[0][:2], back) if edge else self._parent(token, back), number))
         return found
 
     def _maker(self, token: Token, key: Key, back: int) -> int:

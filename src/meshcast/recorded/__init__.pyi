@@ -7,6 +7,8 @@ from meshcast.recorded.operators import Operator as Operator
 from meshcast.recorded.operators import read_host_trace as read_host_trace
 from meshcast.recorded.sharing import share_traces as share_traces
 from meshcast.recorded.sharing import verify_shared as verify_shared
+from meshcast.recorded.statistics import dependencies_of as dependencies_of
+from meshcast.recorded.statistics import sizes_of as sizes_of
 from meshcast.recorded.telling import understanding_json as understanding_json
 from meshcast.recorded.telling import understanding_sections as understanding_sections
 from meshcast.recorded.understanding import RankTimes as RankTimes

@@ -172,7 +172,7 @@ class GraphModel:
         known = {key: float(np.std(row, ddof=1)) for key, row in scales.items() if len(row) > 1}
         mine = (setting.family, setting.sharing)
         if mine in known:
-            return known[mine] * len(scales[mine]) ** -0.2
+            return float(known[mine] * len(scales[mine]) ** -0.2)
         return float(np.median(list(known.values()))) if known else 0.0
 
     def alike(self, like: str) -> list[int]:

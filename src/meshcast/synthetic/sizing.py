@@ -115,7 +115,7 @@ class Dimensions:
         away = 0.0
         if size > FIXED:
             away = self._spread * float(np.random.default_rng((self._seed, 3, size)).standard_normal())
-        wanted = size * 2.0 ** (self._octaves + away)
+        wanted: float = size * 2.0 ** (self._octaves + away)
         if wanted <= 1:
             return 1
         step = min(ALIGNED, size & -size, 1 << int(math.log2(wanted)))
@@ -241,7 +241,7 @@ class _Sized:
         for place, (count, length), is_left in sides:
             operand = self._placed[place]
             if operand.parent < 0:
-                shape = (count, length, depth) if is_left else (count, depth, length)
+                shape: tuple[int, ...] = (count, length, depth) if is_left else (count, depth, length)
                 shape = shape if count > 1 else shape[1:]
                 self._placed[place] = replace(operand, shape=shape, bytes=tensor_bytes(shape, operand.dtype))
             else:

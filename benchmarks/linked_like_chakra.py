@@ -5,8 +5,8 @@
 CHAKRA and PARAM are checkouts of mlcommons/chakra and facebookresearch/param, PYTHON an interpreter with Holistic Trace Analysis
 (`make .venv/.hta-ready`: .venv/hta/bin/python). Chakra's linker knows operators by `Record function id`, which the recording's
 profiler did not write yet, and takes the second generation of the schema alone: both are written into copies, the numbers by our
-matching (whose every operator has the name of its event). Its converter then runs here on what its linker wrote, with the classes of
-`chakra.messages` for its schema's.
+matching (whose every operator has the name of its event). Its converter then runs here on what its linker wrote, with the classes
+of `chakra.messages` for its schema's.
 """
 
 from __future__ import annotations

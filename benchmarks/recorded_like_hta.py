@@ -42,7 +42,8 @@ def main() -> None:
         pairs = list(zip(ours, theirs[each.rank], strict=True))
         worst = max(worst, *(abs(mine - other) for mine, other in pairs))
         print(f"| {each.rank} | " + " | ".join(f"{mine:,.1f} | {other:,.1f}" for mine, other in pairs) + " |")
-    print(f"at most {worst:.1f} us apart, {worst * 1e-6 / max(each.span for each in found.ranks):.3%} of the longest span of a device")
+    longest = max(each.span for each in found.ranks)
+    print(f"at most {worst:.1f} us apart, {worst * 1e-6 / longest:.3%} of the longest span of a device")
 
 
 if __name__ == "__main__":

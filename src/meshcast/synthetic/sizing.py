@@ -22,6 +22,7 @@ import numpy as np
 
 from meshcast.synthetic.forms import Form, Part, Product
 from meshcast.synthetic.graphs import GroupDims, Moved, OpGraph, OpNode, tensor_bytes
+from meshcast.synthetic.validity import MOST_BESIDE
 from meshcast.workload import DTYPE_BITS
 
 FIXED = 4  # dimensions up to this stay: windows, real and imaginary parts, one of something
@@ -166,7 +167,9 @@ class _Sized:
         if each.group >= 0:
             flops = 0.0
         elif contracted and form.product is not None:
-            flops = float(round(max(2.0, form.work) * math.prod(results[form.product.out].shape) * contracted))
+            # What is computed beside the product is of its elements, however many are summed over.
+            beside = min(MOST_BESIDE, max(0.0, form.work - 2.0) * form.product.contracted)
+            flops = float(round(math.prod(results[form.product.out].shape) * (2.0 * contracted + beside)))
         else:
             flops = float(round(form.work * max((one.elements for one in (*operands, *results)), default=0)))
         return OpNode(

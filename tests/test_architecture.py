@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
     "recorded": "base chakra simulate results jobs traces evidence",
-    "synthetic": "base chakra zoo lower options jobs evidence",
+    "synthetic": "base chakra zoo workload lower options jobs evidence recorded",
     "explore": "base hardware zoo programs results options jobs",
     "report": "base hardware programs workload lower estimate simulate results options jobs traces recorded explore",
     "plots": "base explore results",

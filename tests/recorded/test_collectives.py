@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meshcast.chakra import CollectiveCode
-from meshcast.recorded.collectives import Exchange, code_of, of_kernel, of_operator, of_profiler
+from meshcast.recorded.collectives import Exchange, code_of, exchange_of, of_kernel, of_profiler
 from meshcast.recorded.operators import Operator
 
 NAMES = {
@@ -49,4 +49,4 @@ def test_messages_of_an_execution_trace() -> None:
         number=1, name="record_param_comms", parent=0, record=1, thread=1, types=["Tensor(c10::Half)"],
         values=[tensor, 5, ["2", "pipeline"], 3, "send", [], []], said={"dst_rank": 3, "pg_name": "2"},
     )  # fmt: skip
-    assert of_operator(operator) == Exchange(code=None, sends=True, size=200, group="2", peer=3)
+    assert exchange_of(operator) == Exchange(code=None, sends=True, size=200, group="2", peer=3)

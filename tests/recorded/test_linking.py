@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,4 +125,70 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
         link_traces([device], [device], out)
     with pytest.raises(InputError, match="none of 0 events"):
         link_traces([], [et], out)
+    more = write(tmp_path, "more.json", profile(1, world=3))
+    with pytest.raises(InputError, match="is of a job of 3 ranks, and 2 ranks have traces"):
+        link_traces([], [device, more], out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("number", [-1, 2**70])
+def test_numbers_of_ranks_that_there_are_not(tmp_path: Path, number: int) -> None:
+    """They are refused before a list of as many ranks is made."""
+    first = write(tmp_path, "first.json", profile(0))
+    for changed in ({"rank": number, "world_size": 2}, {"rank": 1, "world_size": number}):
+        events = profile(1)
+        events["distributedInfo"] = changed
+        with pytest.raises(InputError, match="ranks" if changed["rank"] == 1 else "is of rank"):
+            link_traces([], [first, write(tmp_path, "second.json", events)], tmp_path / "out")
+    alone = profile(0)
+    said = {"Collective name": "allreduce", "In msg nelems": 64, "dtype": "Float", "Group size": number}
+    next(each for each in alone["traceEvents"] if "nccl" in each["name"])["args"].update(said)
+    with pytest.raises(InputError, match="process group '' has"):
+        link_traces([], [write(tmp_path, "alone.json", alone)], tmp_path / "out")
+
+
+def test_threads_have_any_numbers(tmp_path: Path) -> None:
+    events = profile(0, world=1)
+    for each in events["traceEvents"]:
+        each["tid"] = 2**70 if each["tid"] == 1 else each["tid"]
+    link_traces([], [write(tmp_path, "kineto.json", events)], tmp_path / "out")
+    assert predict(tmp_path / "out" / "job", on="dgx-h100").step_time_s == pytest.approx(67 * MICRO)
+
+
+def _odd_arguments(trace: dict[str, Any], events: dict[str, Any]) -> None:
+    events["traceEvents"][2]["args"] = [1]
+
+
+def _text_for_a_node(trace: dict[str, Any], events: dict[str, Any]) -> None:
+    trace["nodes"].insert(0, "a text")
+
+
+def _attributes_as_text(trace: dict[str, Any], events: dict[str, Any]) -> None:
+    trace["nodes"][2]["inputs"] = "a text"
+
+
+def _no_shapes(trace: dict[str, Any], events: dict[str, Any]) -> None:
+    trace["nodes"][2]["outputs"]["types"] = None
+
+
+def _large_number(trace: dict[str, Any], events: dict[str, Any]) -> None:
+    trace["nodes"][2]["ctrl_deps"] = 2**70
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_odd_arguments, "event 2 .* has no readable time or number"),
+        (_text_for_a_node, "node 0 .* cannot be read"),
+        (_attributes_as_text, "node 2 .* cannot be read"),
+        (_no_shapes, "node 2 .* cannot be read"),
+        (_large_number, "node 2 .* cannot be read"),
+    ],
+)
+def test_values_of_another_kind_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None], said: str
+) -> None:
+    trace, events = execution_trace(2), profile(0, world=1)
+    change(trace, events)
+    with pytest.raises(InputError, match=said):
+        link_traces([write(tmp_path, "et.json", trace)], [write(tmp_path, "kineto.json", events)], tmp_path / "out")

@@ -52,6 +52,24 @@ def test_classes_of_kernels(found: Understanding) -> None:
     assert understanding_json(found)["ranks"][1]["others_waited_s"] == pytest.approx(10 * MICRO)
 
 
+def test_sizes_and_dependencies(tmp_path: Path) -> None:
+    """Two ranks of three kernels each, the second and third behind the first, and an all-reduce behind both."""
+    nodes = [compute(1, 5, tensor_size=100), compute(2, 5, 1, tensor_size=300), compute(3, 5, 1, tensor_size=200)]
+    met = Node(
+        number=4, name="meet", kind=NodeType.COLLECTIVE, data_deps=(2, 3), duration_us=5,
+        attributes={"comm_type": 0, "comm_size": 64, "is_cpu_op": False},
+    )  # fmt: skip
+    told = understanding_json(understood(find_traces(job(tmp_path, [[*nodes, met], [*nodes, met]]))))
+    assert told["dependencies"] == {
+        "nodes": 8, "edges": 8, "without": 2, "most_before": 2, "most_behind": 2, "longest_chain": 3,
+        "abreast": pytest.approx(8 / 6),
+    }  # fmt: skip
+    sizes = told["sizes"]
+    assert sizes["collective: all-reduce"]["total_bytes"] == 128
+    (kernels,) = (row for name, row in sizes.items() if not name.startswith("collective"))
+    assert kernels == {"count": 6, "least_bytes": 100, "median_bytes": 200.0, "most_bytes": 300, "total_bytes": 1200}
+
+
 def test_what_has_no_durations_says_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="have no durations"):
         understood(find_traces(job(tmp_path, [[compute(1, 0)]])))

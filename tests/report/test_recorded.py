@@ -29,7 +29,9 @@ def data(tmp_path: Path) -> ReportData:
 
 def test_devices_stragglers_path_and_classes(data: ReportData) -> None:
     found = data["sections"]["recorded"]
-    ranks, path, exposed, idle, classes = found["tables"]
+    ranks, path, exposed, idle, classes, sizes, links = found["tables"]
+    assert {row[0] for row in sizes["rows"]} == {"matmul", "collective: all-reduce"}
+    assert links["rows"][0][1] > links["rows"][2][1] > 0
     assert [row[0] for row in ranks["rows"]] == ["rank 1", "rank 0"]  # rank 0 waited for rank 1
     assert ranks["rows"][0][-1] == pytest.approx(10 * MICRO)
     assert path["rows"][0][:2] == ["the host", pytest.approx(57 * MICRO)]

@@ -51,7 +51,7 @@ def test_the_model_is_judged_on_them(tmp_path: Path) -> None:
     saved(tmp_path / "val.pth", chains(60))
     saved(tmp_path / "test.pth", chains(25))
     found = evaluate_tiles(tmp_path, graphs=40, seed=1)
-    assert (found.valid, found.held_out) == (40, 25)
+    assert (found.valid["generated"], found.held_out) == (40, 25)
     assert found.surrogates["generated"].spearman > 0.9
     assert found.distances["generated"]["in-degree"] < 0.1
     assert "bytes" not in found.distances["real"]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from meshcast.base import InputError
@@ -31,6 +33,9 @@ _FLAT = (
     "pg_name",
     "num_ops",
 )
+_CHUNK = 1 << 16  # characters that are read at once to find the metadata
+# What files begin with whose first object is a node, or all nodes.
+_WITHOUT = re.compile(r'\s*\{\s*"(id|Id|name|workload_graph)"')
 FIX = "give what chakra_jsonizer writes, or a workload_graph of Chakra's feeder"
 
 
@@ -99,6 +104,28 @@ def trace_of_json(text: str, *, where: str = "trace") -> ChakraTrace:
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise InputError(f"a node cannot be read: {error!r}", where=where, fix=FIX) from None
+
+
+def metadata_of_json(path: Path) -> dict[str, Attribute]:
+    """What a file says about all of its nodes in its first object; no more than that is read, and parsed once it is whole."""
+    text, whole = "", False
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            while not whole:
+                more = file.read(
+                    max(_CHUNK, len(text))
+                )  # as much again: what is parsed in vain stays less than twice the object
+                whole, text = not more, text + more
+                if _WITHOUT.match(text):
+                    return {}
+                try:
+                    head, _ = json.JSONDecoder().raw_decode(text.lstrip())
+                except json.JSONDecodeError:
+                    continue
+                return _attributes(head) if isinstance(head, dict) and "id" not in head else {}
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        pass
+    return {}
 
 
 def _objects(text: str, where: str) -> list[dict[str, Any]]:

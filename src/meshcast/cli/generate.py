@@ -93,7 +93,10 @@ def generate_command(
         f"{len(graph.nodes):,} nodes in {len(graph.layers()):,} layers, {collectives:,} collectives, on {graph.ranks} ranks: "
         f"{out}.RANK.et"
     )
-    if made.step_s is not None:
-        typer.echo(f"a step of {format_time(made.step_s)} on {conditions.on}")
-    if memory is not None:
-        typer.echo(f"{format_bytes(graph.memory_bytes)} held by a rank")
+    typer.echo(f"like {graph.model}, of the family {graph.family}")
+    if made.step_s is not None and conditions.step_s is not None:
+        away = made.step_s / conditions.step_s - 1
+        typer.echo(f"a step of {format_time(made.step_s)} on {conditions.on}, {away:+.1%} from what was asked for")
+    if conditions.memory_bytes is not None:
+        away = graph.memory_bytes / conditions.memory_bytes - 1
+        typer.echo(f"{format_bytes(graph.memory_bytes)} held by a rank, {away:+.1%} from what was asked for")

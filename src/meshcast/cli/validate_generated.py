@@ -23,6 +23,12 @@ def generated_command(
             "--tpu-tile", metavar="FOLDER", help="On LayerDAG's graphs (val.pth, test.pth) instead of our own."
         ),
     ] = None,
+    recordings: Annotated[
+        Path | None,
+        typer.Option(
+            "--recordings", metavar="FOLDER", help="Execution traces of facebookresearch/param as real graphs, too."
+        ),
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Grows graphs, and says whether they are valid, how far they are from real ones set apart, and what can be learnt from them.
@@ -30,21 +36,33 @@ def generated_command(
     Beside the model stand a copy with changes and a graph of chance. The last test trains a surrogate of step times on each, and
     tests it on real graphs that nothing was learnt from.
     """
+    from meshcast.base import UsageError
     from meshcast.cli.app import emit_json
     from meshcast.results import Section, columns, print_sections
-    from meshcast.synthetic import evaluate, evaluate_tiles, shipped_corpus, shipped_model
+    from meshcast.synthetic import evaluate, evaluate_tiles, recorded_corpus, shipped_corpus, shipped_model
 
+    recorded = [] if recordings is None else list(recorded_corpus(recordings))
+    if recordings is not None and not recorded:
+        raise UsageError(
+            f"{recordings} has none of the recordings", where="--recordings",
+            fix="give et_replay/tests/inputs of facebookresearch/param, its archives unpacked",
+        )  # fmt: skip
     with patience("validating"):
         if tpu_tile is not None:
             found = evaluate_tiles(tpu_tile, graphs=graphs, seed=seed)
         else:
-            found = evaluate(shipped_model(), shipped_corpus(), graphs=graphs, seed=seed, on=on)
+            found = evaluate(shipped_model(), [*shipped_corpus(), *recorded], graphs=graphs, seed=seed, on=on)
     if json:
         emit_json(found.to_json())
         return
-    typer.echo(f"{found.valid} of {found.graphs} graphs are valid; {found.held_out} real graphs are set apart")
+    typer.echo(
+        f"{found.valid['generated']} of {found.graphs} graphs are valid; {found.held_out} real graphs are set apart"
+    )
     measures = list(next(iter(found.distances.values())))
-    rows = [[name, *(f"{row[each]:.3f}" for each in measures)] for name, row in found.distances.items()]
+    rows = [
+        [name, f"{found.valid[name]:,}", *(f"{row[each]:.3f}" for each in measures)]
+        for name, row in found.distances.items()
+    ]
     learnt = [
         [each.trained_on, str(each.graphs), f"{each.spearman:.3f}", f"{each.pearson:.3f}", f"{each.geomean_error:.1%}"]
         for each in found.surrogates.values()
@@ -53,7 +71,7 @@ def generated_command(
         [
             Section(
                 title="Distance from the graphs set apart",
-                columns=columns("made by", *(f">{each}" for each in measures)),
+                columns=columns("made by", ">valid", *(f">{each}" for each in measures)),
                 rows=tuple(map(tuple, rows)),
             ),
             Section(

@@ -1,10 +1,17 @@
+from meshcast.recorded.collectives import exchange_of as exchange_of
 from meshcast.recorded.drawing import recorded_timeline as recorded_timeline
 from meshcast.recorded.files import LinkedFiles as LinkedFiles
 from meshcast.recorded.files import link_traces as link_traces
+from meshcast.recorded.operators import HostTrace as HostTrace
+from meshcast.recorded.operators import Operator as Operator
+from meshcast.recorded.operators import read_host_trace as read_host_trace
 from meshcast.recorded.sharing import share_traces as share_traces
 from meshcast.recorded.sharing import verify_shared as verify_shared
+from meshcast.recorded.statistics import dependencies_of as dependencies_of
+from meshcast.recorded.statistics import sizes_of as sizes_of
 from meshcast.recorded.telling import understanding_json as understanding_json
 from meshcast.recorded.telling import understanding_sections as understanding_sections
 from meshcast.recorded.understanding import RankTimes as RankTimes
 from meshcast.recorded.understanding import Understanding as Understanding
 from meshcast.recorded.understanding import understood as understood
+from meshcast.recorded.work import work_of as work_of

@@ -73,7 +73,7 @@ def of_profiler(said: Mapping[str, Any]) -> Exchange | None:
     )  # fmt: skip
 
 
-def of_operator(operator: Operator) -> Exchange | None:
+def exchange_of(operator: Operator) -> Exchange | None:
     """What a `record_param_comms` of an execution trace says; None where it names no collective."""
     told = operator.said
     texts = [value for value in operator.values if isinstance(value, str)]

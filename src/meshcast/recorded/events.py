@@ -158,7 +158,7 @@ def read_device_trace(path: Path) -> DeviceTrace:
                 tell(f"{found.read:,} events of {path.name}")
             try:
                 _take(found, value)
-            except (TypeError, ValueError, KeyError, OverflowError) as error:
+            except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as error:
                 raise InputError(
                     f"event {found.read} ({value.get('cat', 'no category')}, {str(value.get('name'))[:60]!r}) has no readable "
                     f"time or number: {error!r}", where=str(path),
@@ -220,7 +220,8 @@ def _take(found: DeviceTrace, event: dict[str, Any]) -> None:
 
 def _thread(event: Mapping[str, Any]) -> int | str:
     thread = event.get("tid", 0)
-    return thread if isinstance(thread, (int, str)) else str(thread)
+    is_number = isinstance(thread, int) and abs(thread) < 1 << 31  # what a trace's number of a thread holds
+    return thread if is_number else str(thread)
 
 
 def _of_collective(arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from meshcast.base import InputError
-from meshcast.recorded.collectives import COMMUNICATION_KERNEL, Exchange, of_kernel, of_operator, of_profiler
+from meshcast.recorded.collectives import COMMUNICATION_KERNEL, Exchange, exchange_of, of_kernel, of_profiler
 from meshcast.recorded.columns import LONG, NONE, SHORT, filled
 from meshcast.recorded.drafts import BEGINS, GOES_ON, PAUSES, WAITS, WORKS, Drafts
 from meshcast.recorded.events import DeviceTrace
@@ -214,7 +214,7 @@ class _Linking:
             operator = self._operators.get(place)
             found = of_profiler(self._device.host.said.get(place, {}))
             if found is None and operator is not None and RECORD in operator.name:
-                found = of_operator(operator)
+                found = exchange_of(operator)
         found = found or self._named(chain) or of_kernel(name)
         if found is None or not (found.size or found.code is not None):
             self._unknown += 1

@@ -87,7 +87,7 @@ def read_host_trace(path: Path) -> HostTrace:
             try:
                 first_generation = "parent" in value
                 nodes.append(_first(value) if first_generation else _second(value))
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise InputError(
                     f"node {len(nodes)} ({str(value)[:60]}...) cannot be read: {error!r}", where=str(path),
                     fix="give an execution trace of torch.profiler.ExecutionTraceObserver",
@@ -108,10 +108,10 @@ def read_host_trace(path: Path) -> HostTrace:
 
 def _first(node: dict[str, Any]) -> Operator:
     return Operator(
-        number=int(node["id"]), name=str(node["name"]), parent=int(node["parent"]), record=int(node.get("rf_id", 0)),
-        thread=int(node.get("tid", 0)), values=node.get("inputs", []), shapes=node.get("input_shapes", []),
-        types=node.get("input_types", []), out_values=node.get("outputs", []), out_shapes=node.get("output_shapes", []),
-        out_types=node.get("output_types", []), said={key: node[key] for key in HANDED_ON if key in node},
+        number=_number(node["id"]), name=str(node["name"]), parent=_number(node["parent"]), record=int(node.get("rf_id", 0)),
+        thread=int(node.get("tid", 0)), values=_list(node, "inputs"), shapes=_list(node, "input_shapes"),
+        types=_list(node, "input_types"), out_values=_list(node, "outputs"), out_shapes=_list(node, "output_shapes"),
+        out_types=_list(node, "output_types"), said={key: node[key] for key in HANDED_ON if key in node},
     )  # fmt: skip
 
 
@@ -119,11 +119,25 @@ def _second(node: dict[str, Any]) -> Operator:
     said = {str(each["name"]): each["value"] for each in node.get("attrs", ())}
     read, written = node.get("inputs", {}), node.get("outputs", {})
     return Operator(
-        number=int(node["id"]), name=str(node["name"]), parent=int(node["ctrl_deps"]), record=int(said.get("rf_id", 0)),
-        thread=int(said.get("tid", 0)), values=read.get("values", []), shapes=read.get("shapes", []),
-        types=read.get("types", []), out_values=written.get("values", []), out_shapes=written.get("shapes", []),
-        out_types=written.get("types", []), said=said,
+        number=_number(node["id"]), name=str(node["name"]), parent=_number(node["ctrl_deps"]),
+        record=int(said.get("rf_id", 0)), thread=int(said.get("tid", 0)), values=_list(read, "values"),
+        shapes=_list(read, "shapes"), types=_list(read, "types"), out_values=_list(written, "values"),
+        out_shapes=_list(written, "shapes"), out_types=_list(written, "types"), said=said,
     )  # fmt: skip
+
+
+def _number(value: Any) -> int:
+    number = int(value)
+    if abs(number) >= 1 << 63:
+        raise ValueError(f"{number} is no number of 64 bits")
+    return number
+
+
+def _list(node: Mapping[str, Any], key: str) -> list[Any]:
+    value = node.get(key, [])
+    if not isinstance(value, list):
+        raise TypeError(f"{key} is {value!r:.40}, not a list")
+    return value
 
 
 def _groups(node: Operator, path: Path) -> dict[str, tuple[tuple[int, ...], int]]:

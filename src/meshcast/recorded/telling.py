@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshcast.base import format_time
+from meshcast.base import format_bytes, format_time
+from meshcast.recorded.statistics import dependencies_of, sizes_of, statistics_json
 from meshcast.recorded.understanding import Understanding
 from meshcast.recorded.what_if import ChangedReplay
 from meshcast.results import Section, columns, percent
@@ -22,6 +23,7 @@ def understanding_json(found: Understanding) -> dict[str, Any]:
         "kernel_classes_s": found.classes,
         "critical_path_s": found.critical_by,
         "critical_path_ranks": sorted({rank for rank, _, _ in found.critical}),
+        **statistics_json(found.job),
         "ranks": [
             {
                 "rank": each.rank, "alike": each.ranks, "span_s": each.span, "compute_time_s": each.computing,
@@ -62,6 +64,35 @@ def understanding_sections(found: Understanding) -> list[Section]:
         Section(
             title=f"Kernels by class: {percent(found.without_products)} of computing is not products",
             columns=columns("class", ">time", ">share"), rows=kinds[:MOST],
+        ),
+        *_statistics(found),
+    ]  # fmt: skip
+
+
+def _statistics(found: Understanding) -> list[Section]:
+    """Sizes by class, and how nodes depend on each other."""
+    links = dependencies_of(found.job)
+    sizes = [
+        (name, f"{each.count:,}", format_bytes(each.least), format_bytes(each.median), format_bytes(each.most),
+         format_bytes(each.total))
+        for name, each in sizes_of(found.job).items()
+    ]  # fmt: skip
+    return [
+        Section(
+            title="Sizes of nodes", columns=columns("class", ">nodes", ">least", ">median", ">most", ">in all"),
+            rows=sizes[:MOST],
+        ),
+        Section(
+            title="Dependencies",
+            columns=columns(
+                ">nodes", ">waits", ">wait for nothing", ">most before one", ">most behind one", ">longest row", ">abreast"
+            ),
+            rows=[
+                (
+                    f"{links.nodes:,}", f"{links.edges:,}", f"{links.free:,}", f"{links.most_before:,}",
+                    f"{links.most_behind:,}", f"{links.chain:,}", f"{links.abreast:.2f}",
+                )
+            ],
         ),
     ]  # fmt: skip
 

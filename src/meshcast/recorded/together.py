@@ -11,10 +11,14 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from meshcast.base import InputError
 from meshcast.recorded.collectives import Exchange
 from meshcast.recorded.linking import LinkedRank
+
+MOST_RANKS = 1 << 20  # that a job may have: more than any that there is
+_RANKS_FIX = "give the traces of all ranks of a job, each once, or of one rank alone"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,19 +49,29 @@ def linked_job(ranks: Sequence[LinkedRank]) -> LinkedJob:
     """The job of some ranks, which are all that it has, or one that stands for all.
 
     Raises:
-        InputError: Ranks are missing, or there are several of one number.
+        InputError: Ranks are missing, there are several of one number, or one is of a job of another size.
     """
+    for each in ranks:
+        for what, said in (("rank", each.rank), ("a job of so many ranks,", each.world)):
+            if said is not None and not 0 <= said <= MOST_RANKS:
+                raise InputError(f"is of {what} {said}", where=each.where, fix=_RANKS_FIX)
     given = [(each.rank if each.rank is not None else place, each) for place, each in enumerate(ranks)]
     given.sort(key=lambda item: item[0])
     found = [each for _, each in given]
     numbers = [number for number, _ in given]
     if len(found) > 1 and numbers != list(range(len(found))):
-        twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
-        missing = sorted(set(range(max(numbers) + 1)) - set(numbers))
+        twice = sorted(number for number, times in Counter(numbers).items() if times > 1)
+        missing = [next(number for number in count() if number not in numbers)]
         raise InputError(
             f"rank {twice[0]} has {numbers.count(twice[0])} traces" if twice else f"rank {missing[0]} has no trace",
-            where=found[0].where, fix="give the traces of all ranks of a job, each once, or of one rank alone",
+            where=found[0].where, fix=_RANKS_FIX,
         )  # fmt: skip
+    for each in found:
+        if len(found) > 1 and each.world is not None and each.world != len(found):
+            raise InputError(
+                f"is of a job of {each.world} ranks, and {len(found)} ranks have traces", where=each.where,
+                fix="give the traces of all ranks of one job, or of one rank alone, which stands for all",
+            )  # fmt: skip
     skews = _skews(found)
     begin = min(each.start - skew for each, skew in zip(found, skews, strict=True))
     end = max(each.end - skew for each, skew in zip(found, skews, strict=True))
@@ -95,12 +109,17 @@ def _members(ranks: Sequence[LinkedRank], rank: int, said: Exchange) -> tuple[in
     """The ranks of a group: as listed, else all ranks of the job.
 
     Raises:
-        InputError: It is smaller than the job, and nobody says whose it is.
+        InputError: It is smaller than the job, and nobody says whose it is; or no number of ranks.
     """
     mine = ranks[rank]
     listed, listed_size = mine.groups.get(said.group, ((), 0))
     members, size = said.members or listed, said.group_size or listed_size
     world = len(ranks) if len(ranks) > 1 else max(mine.world or 1, size, 1 + max(members, default=0))
+    if not 0 <= max(world, size) <= MOST_RANKS or min(members, default=0) < 0 or size < 0:
+        raise InputError(
+            f"process group {said.group!r} has {size} ranks, the highest of them {max(members, default=size - 1)}",
+            where=mine.where, fix=f"ranks are numbers from 0 to {MOST_RANKS:,}: record the job again",
+        )  # fmt: skip
     if members:
         return tuple(sorted(members))
     if size in (0, world):

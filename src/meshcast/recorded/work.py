@@ -1,9 +1,9 @@
 """What an operator of PyTorch computes and moves, by the shapes of its tensors: what a trace can be timed again from.
 
-Products have 2 M N K operations (an addition more an element where a bias is added), convolutions 2 N K C R S P Q; of everything
-else the elements that come out are counted, one operation each. Bytes are those of the tensors that go in and come out, but of
-look-ups, which read the rows that are looked up and not the whole table: as many elements as come out, times the indices of each
-row that comes out where several are summed up.
+Products have 2 M N K operations (an addition more an element where a bias is added), convolutions 2 N K C R S P Q, and as many
+for each gradient of one; of everything else the elements that come out are counted, one operation each. Bytes are those of the
+tensors that go in and come out, but of look-ups, which read the rows that are looked up and not the whole table: as many elements
+as come out, times the indices of each row that comes out where several are summed up.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ def _convolution(operator: Operator) -> float:
     return float(2 * math.prod(written) * math.prod(filters[1:]))
 
 
+def _convolution_gradients(operator: Operator) -> float:
+    """As many as forward for each of the gradients of what went in and of the filters, by that of what came out."""
+    given, filters = operator.shapes[0], operator.shapes[2]
+    wanted = sum(bool(_is_shape(shape) and shape) for shape in operator.out_shapes[:2])
+    return float(2 * math.prod(given) * math.prod(filters[1:]) * wanted)
+
+
 PRODUCTS: dict[str, Callable[[Sequence[Any]], float]] = {
     "aten::mm": _product, "aten::bmm": _product, "aten::_scaled_mm": _product, "aten::addmm": _biased_product,
     "aten::baddbmm": _biased_product, "aten::addbmm": _biased_product,
@@ -57,6 +64,8 @@ FUSED_LOOK_UP = re.compile(
 )  # of many tables, whose rows lie behind each other in one tensor
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution", "aten::_convolution", "aten::miopen_convolution")
 
+CONVOLUTION_GRADIENTS = "aten::convolution_backward"
+
 
 def work_of(operator: Operator) -> tuple[int, int, int, str]:
     """Operations, those of products among them, bytes, and the type of arithmetic; nothing where shapes do not say."""
@@ -67,6 +76,8 @@ def work_of(operator: Operator) -> tuple[int, int, int, str]:
             matrix = PRODUCTS[operator.name](operator.shapes)
         elif operator.name in CONVOLUTIONS:
             matrix = _convolution(operator)
+        elif operator.name == CONVOLUTION_GRADIENTS:
+            matrix = _convolution_gradients(operator)
         else:
             matrix = 0.0
     except (IndexError, TypeError, ValueError):  # shapes of another form than the operator's own

@@ -51,6 +51,8 @@ GLOSSARY: dict[str, str] = {
     "host_bound": "The share of all devices' time in which nothing ran because the host had not launched it yet.",
     "without_products": "The share of computing in kernels that are no products, convolutions or attention.",
     "waited": "Seconds in which a device had come to a collective and others had not.",
+    "node_bytes": "Bytes that a node's kernel moves, or that a rank puts into a collective.",
+    "trace_nodes": "Nodes of the traces: kernels, collectives, messages, and pieces of the host's time.",
     "straggler": "Seconds, added up over all others, that they waited in collectives for this device, the last to come.",
     "critical_path": "The chain of kernels, collectives and waits of which each begins when the one before it ends: only what is "
     "on it can shorten the step.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from meshcast.recorded import RankTimes, Understanding
+from meshcast.recorded import RankTimes, Understanding, dependencies_of, sizes_of
 from meshcast.report.breakdown import StepPart
 from meshcast.report.choosing import evenly
 from meshcast.report.subject import Subject
@@ -46,7 +46,7 @@ def recorded_section(subject: Subject) -> RecordedSection | None:
         ],
         "span_s": found.run.duration,
         "bars": [{"label": _named(each), "parts": _parts(each, found.run.duration)} for each in shown],
-        "tables": [_ranks(found), _path(found), _exposed(found), _idle(found), _classes(found)],
+        "tables": [_ranks(found), _path(found), _exposed(found), _idle(found), _classes(found), _sizes(found), _links(found)],
     }  # fmt: skip
 
 
@@ -119,3 +119,24 @@ def _classes(found: Understanding) -> Table:
         total,
         "share of all kernels' time, on all devices",
     )
+
+
+def _sizes(found: Understanding) -> Table:
+    rows: list[list[Cell]] = [
+        [name, each.count, each.least, each.median, each.most, each.total] for name, each in sizes_of(found.job).items()
+    ]
+    bytes_of = [column(name, "B", "node_bytes") for name in ("least", "median", "most", "in all")]
+    columns = (column("class"), column("nodes", "count", "trace_nodes"), *bytes_of)
+    return table("node-sizes", "Sizes of nodes", columns, rows, most=MOST_ROWS, note="of all devices together")
+
+
+def _links(found: Understanding) -> Table:
+    links = dependencies_of(found.job)
+    rows: list[list[Cell]] = [
+        ["nodes", links.nodes], ["waits of one node for another", links.edges], ["nodes that wait for nothing", links.free],
+        ["most that one node waits for", links.most_before], ["most that wait for one node", links.most_behind],
+        ["longest row of nodes, each behind the one before", links.chain],
+    ]  # fmt: skip
+    note = f"of all devices together; {links.abreast:.2f} nodes of a device are abreast in the mean"
+    columns = (column("what"), column("count", "count", "trace_nodes"))
+    return table("dependencies", "Dependencies", columns, rows, most=MOST_ROWS, note=note)

@@ -1,9 +1,11 @@
 from meshcast.synthetic.conditions import GraphConditions as GraphConditions
 from meshcast.synthetic.conditions import grow_for as grow_for
+from meshcast.synthetic.corpus import recorded_corpus as recorded_corpus
 from meshcast.synthetic.corpus import shipped_corpus as shipped_corpus
 from meshcast.synthetic.evaluation import Evaluation as Evaluation
 from meshcast.synthetic.evaluation import Surrogate as Surrogate
 from meshcast.synthetic.evaluation import evaluate as evaluate
+from meshcast.synthetic.graphs import Moved as Moved
 from meshcast.synthetic.graphs import OpGraph as OpGraph
 from meshcast.synthetic.graphs import OpNode as OpNode
 from meshcast.synthetic.model import GraphModel as GraphModel

@@ -1,7 +1,7 @@
-"""How far two sets of graphs are from each other: layers, degrees, what nodes are, and their sizes.
+"""How far two sets of graphs are from each other: layers, degrees, what nodes are, their sizes and shapes.
 
-Layers, degrees and sizes by the first Wasserstein distance of their distributions (sizes in octaves), what nodes are by the total
-variation of their shares. Every graph weighs the same.
+Layers, degrees, sizes and dimensions by the first Wasserstein distance of their distributions (sizes in octaves), what nodes are
+by the total variation of their shares. Every graph weighs the same.
 """
 
 from __future__ import annotations
@@ -42,9 +42,22 @@ def _flops(graph: OpGraph) -> list[float]:
     return [math.log2(1 + node.flops) for node in graph.nodes if not node.is_collective]
 
 
+def _dimensions(graph: OpGraph) -> list[float]:
+    """The innermost dimension of every result, in octaves."""
+    return [math.log2(max(1, each.shape[-1])) if each.shape else 0.0 for node in graph.nodes for each in node.results]
+
+
+def _kept(graph: OpGraph) -> list[float]:
+    """Of every tensor that is handed on, whether what takes it makes one of the same shape."""
+    return [
+        float(any(each.shape == result.shape for result in node.results))
+        for node in graph.nodes for each in node.operands if each.parent >= 0
+    ]  # fmt: skip
+
+
 MEASURES: dict[str, Callable[[OpGraph], list[float]]] = {
     "layer sizes": _layer_sizes, "nodes a layer": _depths, "in-degree": _in_degrees, "out-degree": _out_degrees,
-    "bytes": _bytes, "operations": _flops,
+    "bytes": _bytes, "operations": _flops, "dimensions": _dimensions, "shapes kept": _kept,
 }  # fmt: skip
 
 
@@ -56,7 +69,7 @@ def distances(ours: Sequence[OpGraph], theirs: Sequence[OpGraph], *, without: Co
         if name in without:
             continue
         left, right = (
-            np.mean([np.quantile(measure(each), at) for each in graphs], axis=0) for graphs in (ours, theirs)
+            np.mean([np.quantile(measure(each) or [0.0], at) for each in graphs], axis=0) for graphs in (ours, theirs)
         )
         found[name] = float(np.mean(np.abs(left - right)))
     mixes = [_mix(graphs) for graphs in (ours, theirs)]

@@ -56,14 +56,15 @@ class Evaluation:
     """What `validate generated` finds.
 
     Attributes:
-        graphs: How many were grown; `valid` how many of them can be run.
+        graphs: How many were grown.
+        valid: How many can be run, edges, sizes and shapes taken together, by who made the graphs.
         held_out: Real graphs that were set apart.
         distances: From those, by who made the graphs and by measure.
         surrogates: By what they were trained on.
     """
 
     graphs: int
-    valid: int
+    valid: dict[str, int]
     held_out: int
     distances: dict[str, dict[str, float]]
     surrogates: dict[str, Surrogate]
@@ -75,12 +76,12 @@ class Evaluation:
         near = (
             ours.spearman >= SPEARMAN_SHARE * real.spearman and ours.geomean_error <= ERROR_RATIO * real.geomean_error
         )
-        return self.valid == self.graphs and near
+        return self.valid["generated"] == self.graphs and near
 
     def to_json(self) -> dict[str, Any]:
         """The summary, the last line of the command."""
         return {
-            "schema": "meshcast.generated/1", "graphs": self.graphs, "valid": self.valid, "held_out": self.held_out,
+            "schema": "meshcast.generated/2", "graphs": self.graphs, "valid": self.valid, "held_out": self.held_out,
             "distances": self.distances, "surrogates": {name: each.to_json() for name, each in self.surrogates.items()},
             "reached": self.reached,
         }  # fmt: skip
@@ -119,9 +120,11 @@ def evaluate(model: GraphModel, corpus: Sequence[OpGraph], *, graphs: int, seed:
     surrogates = {"real": _surrogate("real", known, [timed[graph.name] for graph in known], apart, tested)}
     for name, row in made.items():
         surrogates[name] = _surrogate(name, row, [seconds(graph) for graph in row], apart, tested)
+    every = {"real": known, **made}
     return Evaluation(
-        graphs=len(ours), valid=sum(not graph.complaints() for graph in ours), held_out=len(apart),
-        distances={name: distances(row, apart) for name, row in {"real": known, **made}.items()}, surrogates=surrogates,
+        graphs=len(ours), held_out=len(apart), surrogates=surrogates,
+        valid={name: sum(not graph.complaints() for graph in row) for name, row in every.items()},
+        distances={name: distances(row, apart) for name, row in every.items()},
     )  # fmt: skip
 
 

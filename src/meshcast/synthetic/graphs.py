@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshcast.synthetic.validity import complaints_about
+from meshcast.workload import DTYPE_BITS
+
 GroupDims = tuple[tuple[int, int], ...]  # (size, stride) of each dimension of a group of ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A tensor that a node reads or writes.
+
+    Attributes:
+        bytes: How many of its bytes are moved: all of them, or a part where a slice is read or written.
+        parent: The place of the node that made it; -1 of what is there from the start (weights, state, arguments) and of results.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    parent: int = -1
+
+    @property
+    def whole(self) -> int:
+        """Bytes of the whole tensor."""
+        return tensor_bytes(self.shape, self.dtype)
+
+    @property
+    def elements(self) -> int:
+        """Elements that are moved."""
+        return self.bytes * 8 // max(1, DTYPE_BITS[self.dtype])
+
+
+def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
+    """Bytes of a tensor, of types below a byte packed."""
+    return (math.prod(shape) * DTYPE_BITS[dtype] + 7) // 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +56,8 @@ class OpNode:
         written: Bytes of its result.
         matrix: Whether most of its operations are of products.
         parents: Places of the nodes whose results it takes, all before it.
+        operands: The tensors that it reads, one or more of each parent; so `results`. None where shapes are not known.
+        contracted: Of a product whose operands and result are known, how many elements each element of it is summed over.
     """
 
     kind: str
@@ -33,6 +69,9 @@ class OpNode:
     written: int = 0
     matrix: bool = False
     parents: tuple[int, ...] = ()
+    operands: tuple[Moved, ...] = ()
+    results: tuple[Moved, ...] = ()
+    contracted: int = 0
 
     @property
     def is_collective(self) -> bool:
@@ -97,38 +136,27 @@ class OpGraph:
 
     def complaints(self) -> list[str]:
         """What makes it no graph that can be run; nothing where it can."""
-        return list(_complaints(self))
-
-
-def _complaints(graph: OpGraph) -> Iterator[str]:
-    if not graph.nodes:
-        yield "it has no nodes"
-    for place, node in enumerate(graph.nodes):
-        if any(not 0 <= parent < place for parent in node.parents):
-            yield f"node {place} takes the result of a node that is not before it"
-        if len(set(node.parents)) != len(node.parents):
-            yield f"node {place} has a parent twice"
-        if node.bytes <= 0 or node.flops < 0 or node.repeat < 1:
-            yield f"node {place} moves {node.bytes} bytes in {node.repeat} launches"
-        if not 0 <= node.written <= (node.bytes if not node.is_collective else node.bytes * graph.ranks):
-            yield f"node {place} has a result of {node.written} bytes, and moves {node.bytes}"
-        if node.group >= len(graph.groups):
-            yield f"node {place} is over group {node.group} of {len(graph.groups)}"
-        if node.is_collective and node.flops:
-            yield f"node {place} is a collective that computes"
-    for dims in graph.groups:
-        size = 1
-        for each, stride in sorted(dims, key=lambda item: item[1]):
-            size *= each
-            if each < 2 or stride < 1 or each * stride > graph.ranks or graph.ranks % (each * stride):
-                yield f"a group of {each} ranks {stride} apart does not share out {graph.ranks} ranks"
-        if size > graph.ranks:
-            yield f"a group has {size} of {graph.ranks} ranks"
+        return list(complaints_about(self))
 
 
 def packed(graph: OpGraph) -> dict[str, Any]:
-    """A graph as JSON: columns, with words as places in a list."""
+    """A graph as JSON: columns, with words and tensors as places in lists."""
     words: dict[str, int] = {}
+    tensors: dict[tuple[tuple[int, ...], str], int] = {}
+
+    def moved(row: Sequence[Moved], place: int) -> list[list[int]]:
+        """Which tensor, and where that differs from all of one from outside how far back it was made and how much is moved."""
+        found = []
+        for each in row:
+            said = [tensors.setdefault((each.shape, each.dtype), len(tensors))]
+            back = place - each.parent if each.parent >= 0 else 0
+            if each.bytes != each.whole:
+                said += [back, each.bytes]
+            elif back:
+                said.append(back)
+            found.append(said)
+        return found
+
     columns: list[list[Any]] = [
         [words.setdefault(node.kind, len(words)) for node in graph.nodes],
         [words.setdefault(node.dtype, len(words)) for node in graph.nodes],
@@ -136,22 +164,38 @@ def packed(graph: OpGraph) -> dict[str, Any]:
         [round(node.flops) for node in graph.nodes], [node.bytes for node in graph.nodes],
         [int(node.matrix) for node in graph.nodes], [node.written for node in graph.nodes],
         [[place - parent for parent in node.parents] for place, node in enumerate(graph.nodes)],
+        [moved(node.operands, place) for place, node in enumerate(graph.nodes)],
+        [moved(node.results, place) for place, node in enumerate(graph.nodes)],
+        [node.contracted for node in graph.nodes],
     ]  # fmt: skip
     return {
         "name": graph.name, "model": graph.model, "family": graph.family, "ranks": graph.ranks, "groups": graph.groups,
-        "held_out": graph.held_out, "state": graph.state, "words": list(words), "nodes": columns,
+        "held_out": graph.held_out, "state": graph.state, "nodes": columns,
+        "tensors": [[words.setdefault(dtype, len(words)), *shape] for shape, dtype in tensors], "words": list(words),
     }  # fmt: skip
 
 
 def unpacked_graph(found: dict[str, Any]) -> OpGraph:
     """The graph from what `packed` made of it."""
     words: Sequence[str] = found["words"]
+    tensors = [(tuple(shape), words[word]) for word, *shape in found["tensors"]]
+
+    def moved(row: Sequence[Sequence[int]], place: int) -> tuple[Moved, ...]:
+        made = []
+        for tensor, *said in row:
+            shape, dtype = tensors[tensor]
+            back = said[0] if said else 0
+            part = said[1] if len(said) > 1 else tensor_bytes(shape, dtype)
+            made.append(Moved(shape=shape, dtype=dtype, bytes=part, parent=place - back if back else -1))
+        return tuple(made)
+
     nodes = tuple(
         OpNode(
-            kind=words[kind], dtype=words[dtype], group=group, repeat=repeat, flops=float(flops), bytes=moved,
+            kind=words[kind], dtype=words[dtype], group=group, repeat=repeat, flops=float(flops), bytes=size,
             matrix=bool(matrix), written=written, parents=tuple(place - back for back in parents),
+            operands=moved(read, place), results=moved(made, place), contracted=contracted,
         )
-        for place, (kind, dtype, group, repeat, flops, moved, matrix, written, parents) in enumerate(
+        for place, (kind, dtype, group, repeat, flops, size, matrix, written, parents, read, made, contracted) in enumerate(
             zip(*found["nodes"], strict=True)
         )
     )  # fmt: skip

@@ -26,7 +26,7 @@ from meshcast.synthetic.tpu_tile import TimedGraph, read_tpu_tile
 
 LEARNT, APART = "val.pth", "test.pth"
 BINS = 10  # of runtimes, as many graphs in each
-WITHOUT = ("bytes", "operations")  # which the data set does not have
+WITHOUT = ("bytes", "operations", "dimensions", "shapes kept")  # which the data set does not have
 
 
 def evaluate_tiles(folder: Path, *, graphs: int, seed: int) -> Evaluation:
@@ -64,7 +64,8 @@ def evaluate_tiles(folder: Path, *, graphs: int, seed: int) -> Evaluation:
     }
     theirs = [each.graph for each in apart]
     return Evaluation(
-        graphs=len(ours), valid=sum(not each.graph.complaints() for each in ours), held_out=len(apart),
+        graphs=len(ours), held_out=len(apart),
+        valid={name: sum(not each.graph.complaints() for each in row) for name, row in made.items()},
         distances={name: distances([each.graph for each in row], theirs, without=WITHOUT) for name, row in made.items()},
         surrogates=surrogates,
     )  # fmt: skip

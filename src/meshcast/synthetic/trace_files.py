@@ -2,7 +2,8 @@
 
 All ranks run the same collectives of a group in the same order, on one stream, so that none waits for another for ever. A
 permutation is a message to the next rank of its group and one from the rank before. Nodes have no durations: what they take
-is worked out from operations and bytes on the device that is asked for.
+is worked out from operations and bytes on the device that is asked for. Tensors stand where PyTorch's traces have them
+(`synthetic.trace_tensors`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from meshcast.base import whole_files
-from meshcast.chakra import COLLECTIVE_CODES, Attribute, Node, NodeType, groups_path, rank_path, trace_bytes
+from meshcast.chakra import (
+    COLLECTIVE_CODES,
+    Attribute,
+    Node,
+    NodeType,
+    groups_path,
+    rank_path,
+    trace_bytes,
+)
 from meshcast.synthetic.graphs import GroupDims, OpGraph, OpNode
+from meshcast.synthetic.trace_tensors import GraphTensors, ReadAndWritten
 
 PERMUTATION = "collective_permute"
 # Bytes before a rank's first kernel where that has fewer: ASTRA-sim's roofline takes whole nanoseconds, and its queue of events
@@ -85,6 +95,7 @@ def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str], memory:
     """The nodes of one rank, two of a permutation; numbers are the same on all ranks."""
     nodes: list[Node] = []
     number_of: list[int] = []
+    tensors = GraphTensors(graph)
     first = next((place for place, node in enumerate(graph.nodes) if not node.is_collective), None)
     begins = first is not None and _is_short_start(graph.nodes[first])
     if begins:
@@ -92,7 +103,7 @@ def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str], memory:
         nodes.append(_node(1, STEP_BEGINS, NodeType.COMPUTE, (), {**waits, "op_type": "wait"}))
     for place, node in enumerate(graph.nodes):
         deps = (1,) if begins and place == first else tuple(number_of[parent] for parent in node.parents)
-        name = f"{node.kind} {place}"
+        name, io = f"{node.kind} {place}", tensors.of(place)
         said: dict[str, Attribute] = {"is_cpu_op": False, "stream": 1 if node.is_collective else 0}
         if node.repeat > 1:
             said["repeat"] = node.repeat
@@ -105,15 +116,15 @@ def _nodes(graph: OpGraph, rank: int, names: dict[tuple[int, ...], str], memory:
             peers = {"comm_dst": members[(at + 1) % ring], "comm_src": members[at - 1]}
             for kind, key in ((NodeType.SEND, "comm_dst"), (NodeType.RECEIVE, "comm_src")):
                 more: dict[str, Attribute] = {"comm_size": total, key: peers[key], "comm_tag": place}
-                nodes.append(_node(len(nodes) + 1, name, kind, deps, {**said, **more}))
+                nodes.append(_node(len(nodes) + 1, name, kind, deps, {**said, **more}, io))
         elif node.is_collective:
             members = members_of(graph.groups[node.group], rank)
             said |= {"comm_type": int(COLLECTIVE_CODES[node.kind]), "comm_size": total}
             if names[members]:
                 said["pg_name"] = names[members]
-            nodes.append(_node(len(nodes) + 1, name, NodeType.COLLECTIVE, deps, said))
+            nodes.append(_node(len(nodes) + 1, name, NodeType.COLLECTIVE, deps, said, io))
         else:
-            nodes.append(_node(len(nodes) + 1, name, NodeType.COMPUTE, deps, {**said, **_work(node, total)}))
+            nodes.append(_node(len(nodes) + 1, name, NodeType.COMPUTE, deps, {**said, **_work(node, total)}, io))
         number_of.append(len(nodes))
     return nodes
 
@@ -146,5 +157,12 @@ def _work(node: OpNode, total: int) -> dict[str, Attribute]:
     return {**found, "matrix_ops": operations if node.matrix else 0}
 
 
-def _node(number: int, name: str, kind: NodeType, deps: tuple[int, ...], said: dict[str, Attribute]) -> Node:
-    return Node(number=number, name=name, kind=kind, data_deps=deps, attributes=said)
+def _node(
+    number: int,
+    name: str,
+    kind: NodeType,
+    deps: tuple[int, ...],
+    said: dict[str, Attribute],
+    io: ReadAndWritten = (None, None),
+) -> Node:
+    return Node(number=number, name=name, kind=kind, data_deps=deps, attributes=said, inputs=io[0], outputs=io[1])

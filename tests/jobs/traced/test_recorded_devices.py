@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,19 @@ def test_metadata_is_read_without_nodes(tmp_path: Path) -> None:
     path.write_bytes(b"")
     assert read_metadata(path) == {}
     assert read_metadata(tmp_path / "none.et") == {}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("padding", [0, 200_000])
+def test_of_json_the_first_object_alone_is_read(tmp_path: Path, indent: int | None, padding: int) -> None:
+    """However long it is and whatever comes behind it; a file of nodes alone says nothing about all of them."""
+    path = tmp_path / "job.0.json"
+    said = [{"name": RECORDED_ON, "stringVal": "A GPU"}, {"name": "more", "stringVal": "x" * padding}]
+    path.write_text(json.dumps({"version": "0.0.4", "attr": said}, indent=indent) + "\n{ this is no node")
+    assert read_metadata(path)[RECORDED_ON] == "A GPU"
+    for text in ('{"id": "1", "name"', '{"workload_graph": [', "[1]", "", '{"attr": 3}', '{"version": "0'):
+        path.write_text(text)
+        assert read_metadata(path) == {}
 
 
 @pytest.mark.parametrize("length", [2**42, 2**63 - 1, 2**64 - 1])

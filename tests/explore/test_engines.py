@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from meshcast.base import UsageError
+from meshcast.base import Said, UsageError, listening
 from meshcast.explore import work as works
 from meshcast.explore.engines import engine_named
 from meshcast.explore.engines.in_process import InProcess
@@ -194,6 +194,14 @@ def test_a_process_answers_as_this_one_does() -> None:
         else:
             assert mine == theirs
     assert here[2].status in ("failed", "unsupported")  # type: ignore[union-attr]
+
+
+def test_a_work_in_this_process_does_not_say_how_far_the_search_is() -> None:
+    """It would be told in the search's place: of a piece of it, as a share of the whole."""
+    heard: list[Said] = []
+    with listening(heard.append):
+        assert dict(InProcess().answers([SearchWork(kind="point", point=POINT)]))
+    assert heard == []
 
 
 def test_kernels_of_points_are_modelled_unless_a_compiler_is_asked_for() -> None:

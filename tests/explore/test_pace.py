@@ -8,7 +8,10 @@ import pytest
 
 from meshcast.base import Said, listening
 from meshcast.explore.pace import SearchPace
-from tests.explore.test_search import Clock, searched_by_the_clock
+from meshcast.explore.point import Point
+from meshcast.explore.work import SearchWork
+from meshcast.zoo import Plan
+from tests.explore.test_search import Bounds, Clock, searched_by_the_clock
 
 
 def test_the_rest_is_layers_and_points_by_what_became_of_the_others() -> None:
@@ -45,3 +48,19 @@ def test_one_bar_spans_bounds_and_predictions(monkeypatch: pytest.MonkeyPatch, o
     told = [(at, float(found[1])) for at, said in heard if (found := re.search(r"about ([\d.]+) s left", said))]
     assert len(told) > len(heard) / 2
     assert max(at + left for at, left in told) < 4 * clock.now
+
+
+def test_layers_of_plans_that_are_beaten_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan has layers of its own: at the end none is left that somebody may ask for, though most were never looked at."""
+
+    def own(_: Bounds, plan: Plan, level: int) -> SearchWork:
+        return SearchWork(kind="layers", point=Point(number=-1, target=str(plan), asked={}), layers=level)
+
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(Bounds, "wanted", own)
+    heard: list[Said] = []
+    with listening(heard.append):
+        searched_by_the_clock(clock, ("time",))
+    found = [re.match(r"([\d,]+) of ([\d,]+) kinds", said) for said in heard]
+    counts = [[int(each.replace(",", "")) for each in one.groups()] for one in found if one]
+    assert counts[-1][0] == counts[-1][1] < counts[0][1]

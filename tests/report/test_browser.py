@@ -50,6 +50,20 @@ def test_numbers_are_those_of_the_prediction(open_report: Open, single: Subject,
     assert opened.wrong == []
 
 
+def test_what_would_help_is_whole_on_a_phone(open_report: Open, single_data: ReportData) -> None:
+    """How much a change saves, and by which flag, is what the table is for: a row stands as lines where it is narrow."""
+    opened = open_report(single_data, width=390)
+    cells = opened.page.locator('[data-table="helps"] td')
+    cut = (
+        "all => all.filter(each => { const box = each.getBoundingClientRect(); return box.right > innerWidth; }).length"
+    )
+    assert cells.count() >= 4
+    assert cells.evaluate_all(cut) == 0
+    assert cells.nth(2).evaluate("each => getComputedStyle(each, '::before').content") == '"saves"'
+    assert barriers(opened.page) == []
+    assert opened.wrong == []
+
+
 def test_hostile_names_are_shown_as_they_are(open_report: Open, single_data: ReportData) -> None:
     opened = open_report(single_data)
     assert HOSTILE in opened.page.content().replace("&lt;", "<").replace("&gt;", ">")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -324,3 +325,68 @@ def test_parallel_coordinates_of_a_report_are_read_at_any_width(window: Any, tmp
         name = next(each for each in letters if each["text"] == "plan")
         middle = (name["left"] + name["right"]) / 2  # names stand over their axes
         assert all(each["right"] <= middle for each in letters if each["text"].startswith("dp="))
+
+
+MODEL: dict[str, Any] = {
+    "kind": "model", "model": "llama3-tiny", "on": ["h200"], "devices": 1, "plan": "", "settings": {"batch": "8"},
+}  # fmt: skip
+PROGRAM = {"id": "none", "name": "it's; $(touch x)", "devices": 1, "mesh": {}}
+
+
+def _link(address: str, config: Any) -> str:
+    packed = base64.urlsafe_b64encode(json.dumps({"v": 1, "a": 0, "c": [config]}).encode()).decode().rstrip("=")
+    return f"{address}#view=predict&s={packed}"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"on": "h200"}, {"on": []}, {"settings": None}, {"kind": "other"}, {"program": {"name": "x"}, "kind": "program"}],
+)
+def test_a_link_that_nobody_made_here_opens_as_far_as_it_is_one(
+    window: Any, address: str, wrong: dict[str, Any]
+) -> None:
+    window.goto(_link(address, {**MODEL, **wrong}))
+    window.wait_for_selector("html[data-ready]", timeout=20_000)
+    assert window.locator("#controls select").count() > 0
+    assert window.locator("#notice[data-kind=error]:visible").count() == 0
+
+
+def test_a_copied_command_has_names_as_words(window: Any, address: str) -> None:
+    """Whoever made the link or the file has not written the command."""
+    window.goto(f"{address}#view=runs")
+    window.wait_for_selector("html[data-ready]")
+    said = window.evaluate(
+        "async (config) => (await import('./state.js')).command({ ...config, lowering: 'auto' }, 'h200')",
+        {**MODEL, "kind": "program", "program": PROGRAM, "fidelity": "auto", "network": "alpha-beta",
+         "clocks": "sustained", "stack": ""},
+    )  # fmt: skip
+    assert shlex.split(said) == ["meshcast", "predict", "it's; $(touch x).mlir", "--on", "h200"]
+
+
+def _watched(window: Any, address: str, **state: Any) -> None:
+    point = {
+        "number": 0, "plan": "fsdp=2", "target": "llama3-tiny", "on": "h200", "devices": 2, "step_time_s": 0.5, "mfu": 0.4,
+        "memory_share": 0.2, "energy_j": 8.0, "units_per_s": 4.0, "binds": "compute 40%",
+    }  # fmt: skip
+    points = [{**point, "number": number, "step_time_s": 0.5 + number / 100} for number in range(70)]
+    told = {"name": "explored", "title": "x", "seconds": 40, "found": 70, "points": points, "share": 0.5, **state}
+    window.route("**/api/runs/explored", lambda to: to.fulfill(json=told))
+    window.route("**/api/searches/explored", lambda to: to.fulfill(json=told))
+    window.goto(f"{address}#view=search&run=explored")
+    window.wait_for_selector("tr[data-point]")
+
+
+def test_points_are_told_with_what_is_searched_for(window: Any, address: str) -> None:
+    """And every number's meaning is under the pointer."""
+    _watched(window, address, state="done", objectives=["energy", "time"])
+    assert window.text_content("tr[data-point='69'] [data-label='energy a unit']") == "1.68 J"
+    unexplained = "all => all.filter(each => !each.title).map(each => each.textContent)"
+    assert window.eval_on_selector_all(".points .number", unexplained) == []
+    assert "the 60 best of 70" in window.text_content("#search-answer")
+
+
+def test_a_search_that_is_asked_to_end_says_so(window: Any, address: str) -> None:
+    """It ends once what is under way is done, which may take seconds."""
+    _watched(window, address, state="running", objectives=["time"])
+    window.click("#search-stop")
+    window.wait_for_selector("#search-stop:disabled:has-text('Stopping')", timeout=20_000)

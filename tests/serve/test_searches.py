@@ -88,7 +88,10 @@ def test_a_search_is_started_and_stopped(page: TestClient, runs: Path) -> None:
     while (state := page.get(f"/api/runs/{name}").json())["state"] == "running" and time.monotonic() - started < 100:
         time.sleep(0.1)
     assert (state["state"], state["error"]) == ("stopped", None)
-    assert json.loads((runs / name / "environment.json").read_text())["command"] == ["meshcast", "serve"]
+    # What does the same is a command of its own, over what the folder keeps.
+    again = json.loads((runs / name / "environment.json").read_text())["command"]
+    assert again == ["meshcast", "explore", str(runs / name / "space.toml")]
+    assert read_space(Path(again[-1])).asked["objectives"] == ("time",)
 
 
 def test_points_of_a_folder_are_told_as_they_are_written(runs: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from meshcast.serve.wording import spoken
+from meshcast.serve.wording import spoken, spoken_flag
 from tests.serve.conftest import TINY, answered
 
 
@@ -25,6 +25,27 @@ from tests.serve.conftest import TINY, answered
 )
 def test_controls_are_named_for_flags(said: str, page: str) -> None:
     assert spoken(said) == page
+
+
+@pytest.mark.parametrize(
+    ("flag", "page"),
+    [
+        ("--plan fsdp=64,precision=fp8", "plan fsdp=64,precision=fp8"),
+        ("--set batch=128", "batch=128 under Sizes"),
+        ("--overlap prefetch", "--overlap prefetch"),
+        ("--on dgx-h100+memory.bandwidth=6700GB/s", "--on dgx-h100+memory.bandwidth=6700GB/s"),
+    ],
+)
+def test_changes_are_made_by_controls_where_there_are_some(flag: str, page: str) -> None:
+    assert spoken_flag(flag) == page
+
+
+def test_what_would_help_is_told_by_controls(page: TestClient) -> None:
+    found = answered(page, "POST", "/api/sections?part=summary", json={**TINY, "plan": "fsdp=4", "levers": True})
+    by = [row[-1] for row in found.json()["data"]["summary"]["helps"]["rows"]]
+    assert by
+    assert not [each for each in by if each.startswith(("--plan", "--set"))]
+    assert "no control here" in found.json()["html"]["summary"]
 
 
 def test_a_refusal_names_no_flag_that_has_a_control(page: TestClient) -> None:

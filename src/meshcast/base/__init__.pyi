@@ -86,6 +86,7 @@ from meshcast.base.progress import listening as listening
 from meshcast.base.progress import piece as piece
 from meshcast.base.progress import tell as tell
 from meshcast.base.progress import told_each as told_each
+from meshcast.base.progress import unheard as unheard
 from meshcast.base.torch_files import saved_tensors as saved_tensors
 from meshcast.base.units import Dimension as Dimension
 from meshcast.base.units import format_bytes as format_bytes

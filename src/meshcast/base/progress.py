@@ -95,3 +95,13 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _heard.reset(token)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Lets nobody hear what work inside of the block says: whoever has it done counts it by itself."""
+    token = _heard.set(None)
+    try:
+        yield
+    finally:
+        _heard.reset(token)

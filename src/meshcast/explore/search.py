@@ -158,7 +158,7 @@ class BestFirst:
         heapq.heapify(heap)
         while heap:
             works, waiting = self._round(heap, record)
-            self._work(works, heap, record, waiting=len(waiting))
+            self._work(works, heap, record, waiting=waiting)
             for candidate in waiting:
                 self._push(heap, candidate)
 
@@ -205,6 +205,13 @@ class BestFirst:
         some = heap[:: 1 + len(heap) // SAMPLED]
         share = sum(self._is_open(candidate) for _, _, candidate in some) / len(some) if some else 0.0
         return share * (len(heap) + self._behind(heap))
+
+    def _kinds_left(self, under_way: Sequence[_Candidate], heap: Sequence[Entry]) -> int:
+        """Works about layers that bounds of points may still ask for: those of points that were predicted or beaten never are."""
+        some = heap[:: 1 + len(heap) // SAMPLED]
+        held = [*under_way, *(each for _, _, each in some if not self._beaten(each))]
+        works = (each.bounder.wanted(each.plan, level) for each in held for level in range(each.level + 1, LEVELS))
+        return len({key for work in works if work is not None and (key := key_of(work)) not in self._layers})
 
     def _is_open(self, candidate: _Candidate) -> bool:
         if self._beaten(candidate):
@@ -312,12 +319,18 @@ class BestFirst:
         return SearchWork(kind="point", point=point, family=family)
 
     def _work(
-        self, works: list[tuple[_Candidate, SearchWork]], heap: list[Entry], record: Record, *, waiting: int
+        self,
+        works: list[tuple[_Candidate, SearchWork]],
+        heap: list[Entry],
+        record: Record,
+        *,
+        waiting: list[_Candidate],
     ) -> None:
-        """Has the works of a round done, for which so many points wait."""
+        """Has the works of a round done, for which some points wait."""
         found: dict[int, Any] = {}
         done = {"layers": 0, "point": 0}
-        began, still_open = self._pace.clock(), self._open(heap) + len(works) + waiting
+        began, still_open = self._pace.clock(), self._open(heap) + len(works) + len(waiting)
+        self._pace.kinds = self.tally.probes + self._kinds_left([*(each for each, _ in works), *waiting], heap)
         self._tell(still_open)
         for number, answer in self.engine.answers([work for _, work in works]):
             found[number] = answer

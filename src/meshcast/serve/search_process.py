@@ -18,6 +18,11 @@ from meshcast.base import READER_BYTES, MeshcastError, Said, end_with_parent, li
 STOPPED = 130  # as shells report a program that Ctrl-C ended
 
 
+def _again(folder: Path) -> tuple[str, ...]:
+    """The command that does the same: the folder keeps what was searched over."""
+    return "meshcast", "explore", str(folder / "space.toml")
+
+
 def search(space: Path, folder: Path, progress: Path, workers: int) -> int:
     """Runs the search; the exit code. An error is one object on the standard output."""
     from meshcast.explore import explore_into, read_space
@@ -28,7 +33,7 @@ def search(space: Path, folder: Path, progress: Path, workers: int) -> int:
     try:
         with listening(note):
             found, _ = explore_into(
-                folder, read_space(space), title=folder.name, command=("meshcast", "serve"), workers=workers
+                folder, read_space(space), title=folder.name, command=_again(folder), workers=workers
             )
     except MeshcastError as error:
         print(json.dumps(error.to_json()))

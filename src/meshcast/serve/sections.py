@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshcast.report import SECTIONS, TITLES, Subject, prediction_data, section_html
+from meshcast.serve.wording import spoken, spoken_flag
 
 if TYPE_CHECKING:
     from meshcast.serve.messages import Part
@@ -21,6 +22,8 @@ def sections_answer(subject: Subject, part: Part) -> dict[str, Any]:
     """Sections as HTML, with the data that the report's scripts draw from and the prediction that they are of."""
     only = SUMMARY if part == "summary" else tuple(name for name in SECTIONS if name not in SUMMARY)
     data = prediction_data(subject, traces=False, only=only)
+    if part == "summary":
+        _word(data["sections"])
     return {
         "schema": "meshcast.page-sections/1",
         "prediction": data["prediction"],
@@ -30,3 +33,15 @@ def sections_answer(subject: Subject, part: Part) -> dict[str, Any]:
         "titles": {name: TITLES[name] for name in SECTIONS},
         "glossary": data["glossary"],
     }
+
+
+def _word(sections: dict[str, Any]) -> None:
+    """Says what would help, and what is to be kept in mind, by the page's controls in place of flags."""
+    summary, provenance = sections["summary"], sections["provenance"]
+    if (helps := summary["helps"]) is not None and helps["columns"][-1]["title"] == "by":
+        rows = [[*row[:-1], spoken_flag(str(row[-1] or ""))] for row in helps["rows"]]
+        summary["helps"] = {**helps, "rows": rows}
+        summary["helps_note"] = (
+            "each was really predicted; what begins with -- has no control here: it is for the command"
+        )
+    provenance["warnings"] = [spoken(warning) for warning in provenance["warnings"]]

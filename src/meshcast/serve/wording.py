@@ -34,3 +34,8 @@ def spoken(text: str) -> str:
 def _control(found: re.Match[str]) -> str:
     name, value = CONTROLS[found[1]], found[2]
     return f"{name}={_WORDS.get(value, value)}" if value else name
+
+
+def spoken_flag(flag: str) -> str:
+    """A change's flag as the control that makes it; one that no control offers, such as changed hardware, stays a flag."""
+    return flag if "+" in flag or " --" in flag else spoken(flag)

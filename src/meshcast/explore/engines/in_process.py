@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from meshcast.base import unheard
 from meshcast.explore.work import Answer, SearchWork, done
 
 
@@ -13,7 +14,9 @@ class InProcess:
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer."""
         for number, work in enumerate(works):
-            yield number, done(work)
+            with unheard():  # as in processes of their own: how far one of them is would be told for the whole search
+                answer = done(work)
+            yield number, answer
 
     def close(self) -> None:
         """Nothing was started."""

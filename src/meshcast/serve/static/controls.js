@@ -4,7 +4,7 @@ import { call, Problem } from "./api.js";
 import { debounce, h, notice, replace, settled } from "./dom.js";
 import * as format from "./format.js";
 import { asked, fresh, LETTERS, MOST, remember, state } from "./state.js";
-import { forget, refresh, draw } from "./results.js";
+import { clear, forget, refresh, draw } from "./results.js";
 
 let catalogue = null;
 let choices = null; // of the active configuration
@@ -217,7 +217,8 @@ function how(mine, open) {
 
 export function open(point) {
   const mine = { ...fresh(), ...point };
-  if (state.configs.length < MOST && state.configs.length > 1) state.configs.push(mine); else state.configs[state.active] = mine;
+  if (state.configs.length < MOST && state.configs.length > 1) state.configs.push(mine);
+  else { clear(state.active); state.configs[state.active] = mine; } // the answer about another must not stand under this one's name
   select(state.configs.indexOf(mine)).then((fits) => answer(mine, fits));
 }
 

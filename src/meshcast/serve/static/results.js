@@ -66,6 +66,8 @@ function letGo(card) { if (card.view) { card.view.end(); card.view = null; } }
 
 function finish(card, problem) { card.status = card.later = ""; card.problem = problem; card.answers = new Map(); letGo(card); draw(); }
 
+export function clear(place) { const card = shown.get(place); if (card) { card.stop.abort(); letGo(card); shown.delete(place); } }
+
 export function forget() { for (const card of shown.values()) { card.stop.abort(); letGo(card); } shown.clear(); }
 
 function progress(place, card) {

@@ -10,8 +10,8 @@ import { fresh, how, remember, sized, state } from "./state.js";
 
 const MEASURES = {
   time: { name: "step time", of: (p) => p.step_time_s, tell: format.time, sign: 1 },
-  throughput: { name: "units a second", of: (p) => p.units_per_s, tell: format.rate, sign: -1 },
-  energy: { name: "energy a unit", of: (p) => p.energy_j / (p.units_per_s * p.step_time_s), tell: format.energy, sign: 1 },
+  throughput: { name: "units a second", meaning: "Tokens, images or samples that all devices together get done in a second", of: (p) => p.units_per_s, tell: format.rate, sign: -1 },
+  energy: { name: "energy a unit", meaning: "Joules of all devices for one token, image or sample", of: (p) => p.energy_j / (p.units_per_s * p.step_time_s), tell: format.energy, sign: 1 },
   memory: { name: "share of memory", of: (p) => p.memory_share, tell: format.percent, sign: 1 },
   devices: { name: "devices", of: (p) => p.devices, tell: format.count, sign: 1 },
 };
@@ -21,6 +21,7 @@ let catalogue = null;
 let watching = 0;
 let chosen = null;
 let show = null;
+let stopping = null; // the search that was asked to end
 let showView = () => {};
 const form = { on: null, devices: null, first: "time", second: "memory", fixed: "" };
 export const give = (found, view) => { catalogue = found; showView = view; };
@@ -92,16 +93,20 @@ function measures() {
 const label = (p) => [["step", format.time(p.step_time_s)], ["MFU", format.percent(p.mfu)], ["memory", format.percent(p.memory_share)], ["on", `${format.count(p.devices)} × ${p.on}`], ["limited by", p.binds]].filter(([, said]) => said);
 const spoken = (p) => `${p.plan || p.target}: ${format.time(p.step_time_s)}, MFU ${format.percent(p.mfu)}, memory ${format.percent(p.memory_share)} · ${p.devices} × ${p.on}`;
 
-// Columns of the points: name, class, and what a cell has. Narrow screens show a row as a stack of cells, each with its column's name.
-const POINT = [
+// Columns of the points: name, class, what a cell has, and what that means. Narrow screens show a row as a stack of cells, each with its column's name.
+const POINTS = 60; // rows of the table
+const columns = (wanted) => [
   ["front", "mark", (p, edge) => (edge.has(p.number) ? h("span", { role: "img", "aria-label": "on the front", title: "On the front: no other is better in both" }, "●") : "")],
-  ["plan", "plan", (p) => p.plan || "–"], ["step", "number", (p) => format.time(p.step_time_s)], ["MFU", "number", (p) => format.percent(p.mfu)],
-  ["memory", "number", (p) => format.percent(p.memory_share)], ["limited by", "name", (p) => p.binds], ["devices", "number", (p) => format.count(p.devices)], ["on", "name", (p) => p.on],
+  ["plan", "plan", (p) => p.plan || "–"], ["step", "number", (p) => format.time(p.step_time_s), "Seconds of one step"],
+  ...wanted.filter((each) => each.meaning).map((each) => [each.name, "number", (p) => each.tell(each.of(p)), each.meaning]), // what is searched for and stands in no other column
+  ["MFU", "number", (p) => format.percent(p.mfu), "Model FLOPs utilisation: matrix FLOPs that the model asks for / (step time × dense peak of the device)"],
+  ["memory", "number", (p) => format.percent(p.memory_share), "Peak memory / what a device has"], ["limited by", "name", (p) => p.binds, "The largest part of the step, with its share"],
+  ["devices", "number", (p) => format.count(p.devices), "How many devices share the work"], ["on", "name", (p) => p.on],
   ["open", "act", (p) => h("button", { type: "button", class: "quiet small", onclick: (event) => { event.stopPropagation(); openPoint(p); } }, "Open")],
 ];
 
 function heads(columns) {
-  const cell = ([name, kind]) => h("th", { class: kind === "number" ? kind : "", role: "columnheader", scope: "col" }, ["mark", "act"].includes(kind) ? h("span", { class: "visually-hidden" }, name) : name);
+  const cell = ([name, kind, , meaning]) => h("th", { title: meaning, class: kind === "number" ? kind : "", role: "columnheader", scope: "col" }, ["mark", "act"].includes(kind) ? h("span", { class: "visually-hidden" }, name) : name);
   return h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(cell)));
 }
 
@@ -113,12 +118,21 @@ function drawRun() {
   const states = { running: "running", done: "done", stopped: "stopped", failed: "failed" };
   const head = h("header", { class: "run-head" }, h("div", {}, h("h2", {}, show.title || show.name), h("p", { class: "sub" }, h("span", { class: `state ${show.state}` }, states[show.state]), show.seconds ? ` ${format.time(show.seconds)}` : "", ` · ${format.count(show.found)} ${show.kind === "comparison" ? "answers" : "predicted"}`, show.summary ? ` · ${format.count(show.summary.left_out)} of ${format.count(show.summary.space)} left out by their bounds` : "")),
     show.state !== "running" && (runs.length > 0 || show.kind === "comparison") && reportButton((heard) => call("POST", `/api/runs/${encodeURIComponent(show.name)}/report`, undefined, { heard })),
-    show.state === "running" && h("button", { type: "button", id: "search-stop", class: "quiet", onclick: async () => { show = await call("DELETE", `/api/searches/${encodeURIComponent(show.name)}`); drawRun(); } }, "Stop"));
+    show.state === "running" && h("button", { type: "button", id: "search-stop", class: "quiet", disabled: stopping === show.name, onclick: stop }, stopping === show.name ? "Stopping …" : "Stop"));
+  const shown = columns([first, second]);
   const picked = runs.find((each) => each.number === chosen);
-  const rows = best.slice(0, 60).map((p) => h("tr", { class: p.number === chosen ? "chosen" : "", role: "row", "data-point": p.number, onclick: () => pick(p) }, POINT.map(([name, kind, cell]) => h("td", { class: kind, role: "cell", "data-label": name, "data-value": name === "step" && p.step_time_s }, cell(p, edge)))));
+  const rows = best.slice(0, POINTS).map((p) => h("tr", { class: p.number === chosen ? "chosen" : "", role: "row", "data-point": p.number, onclick: () => pick(p) }, shown.map(([name, kind, cell, meaning]) => h("td", { class: kind, role: "cell", title: meaning, "data-label": name, "data-value": name === "step" && p.step_time_s }, cell(p, edge)))));
   replace(document.getElementById("search-answer"), head, show.state === "running" && bar(), show.error && problem(show.error),
     runs.length > 0 && h("article", { class: "card" }, scatter(runs, second, first, { label, chosen, pick }), picked && h("p", { class: "picked" }, spoken(picked), h("button", { type: "button", class: "quiet small", onclick: () => openPoint(picked) }, "Open"))),
-    rows.length > 0 && h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows points stacked", role: "table" }, heads(POINT), h("tbody", { role: "rowgroup" }, rows)))));
+    rows.length > 0 && h("article", { class: "card" }, h("div", { class: "scroll" }, h("table", { class: "rows points stacked", role: "table" }, heads(shown), h("tbody", { role: "rowgroup" }, rows))), best.length > POINTS && h("p", { class: "sub" }, `the ${POINTS} best of ${format.count(best.length)} by ${first.name}; the report has all`)));
+}
+
+// It ends once what is under way is done, and keeps what it has found.
+async function stop() {
+  stopping = show.name;
+  drawRun();
+  const told = await call("DELETE", `/api/searches/${encodeURIComponent(stopping)}`);
+  if (state.run === told.name) { show = told; drawRun(); }
 }
 
 // One bar over bounds and predictions: how far the search is, and what it says of the time left.

@@ -23,6 +23,22 @@ export function remember() {
   history.replaceState(null, "", `#${parts}`);
 }
 
+// A configuration of a link, which anybody may have written: what is not what it should be is as usual.
+const text = (value) => typeof value === "string";
+const object = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const SOUND = {
+  kind: (value) => ["model", "config", "program"].includes(value),
+  on: (value) => Array.isArray(value) && value.length > 0 && value.every(text),
+  devices: (value) => Number.isInteger(value) && value > 0,
+  settings: (value) => object(value) && Object.values(value).every((each) => text(each) || Number.isFinite(each)),
+  program: (value) => value === null || (object(value) && text(value.id) && text(value.name) && Number.isInteger(value.devices) && object(value.mesh)),
+};
+function sound(given) {
+  const usual = fresh();
+  const kept = Object.entries(object(given) ? given : {}).filter(([name, value]) => name in usual && (SOUND[name] || text)(value));
+  return { ...usual, ...Object.fromEntries(kept) };
+}
+
 export function recall() {
   const parts = new URLSearchParams(location.hash.slice(1));
   if (["predict", "search", "runs"].includes(parts.get("view"))) state.view = parts.get("view");
@@ -30,7 +46,7 @@ export function recall() {
   if (!parts.get("s")) return;
   try {
     const kept = JSON.parse(unpacked(parts.get("s")));
-    const configs = kept.c.slice(0, MOST).map((each) => ({ ...fresh(), ...each }));
+    const configs = kept.c.slice(0, MOST).map(sound);
     if (!configs.length) return;
     state.configs = configs;
     state.active = Math.min(Math.max(0, kept.a | 0), configs.length - 1);
@@ -58,14 +74,15 @@ export function asked(config, on, more = {}) {
   return found;
 }
 
-// The same question for a shell.
+// The same question for a shell; what a link or a file is called is one word of it, whatever its name says.
+const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 export function command(config, on) {
   const said = asked(config, on);
-  const words = ["meshcast predict", config.kind === "program" ? (config.program ? `${config.program.name}.mlir` : "FILE.mlir") : config.kind === "config" ? "config.json" : config.model, "--on", on];
+  const words = ["meshcast", "predict", config.kind === "program" ? (config.program ? `${config.program.name}.mlir` : "FILE.mlir") : config.kind === "config" ? "config.json" : config.model, "--on", on];
   if (said.plan) words.push("--plan", said.plan); else if (said.devices > 1) words.push("--devices", said.devices);
   for (const [name, value] of Object.entries(said.settings || {})) words.push("--set", `${name}=${value}`);
   for (const [name, usual] of [["fidelity", "auto"], ["network", "alpha-beta"], ["lowering", "auto"], ["clocks", "sustained"], ["stack", ""]]) {
     if (config[name] !== usual) words.push(`--${name}`, config[name]);
   }
-  return words.join(" ");
+  return words.map(String).map(quoted).join(" ");
 }

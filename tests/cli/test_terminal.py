@@ -88,3 +88,25 @@ def test_a_line_of_progress_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(line) == 39
     assert line.endswith("..., about 3 s left (12 s)"), "words make room for how long it takes"
     assert progress_line("tracing", None, 3.2) == "tracing (3 s)"
+
+
+GPT2 = "working on gpt2"
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (130, f"{GPT2} [{'=' * 12}{' ' * 12}] 50%: what would help: 3 of 6 changes tried: lowering it, about 9 s left (12 s)"),
+        (100, f"{GPT2} [{'=' * 5}{' ' * 5}] 50%: what would help: 3 of 6 changes tried, about 9 s left (12 s)"),
+        (80, f"{GPT2} [{'=' * 5}{' ' * 5}] 50%: 3 of 6 changes tried, about 9 s left (12 s)"),
+        (66, f"{GPT2} [{'=' * 5}{' ' * 5}] 50%: 3 of 6, about 9 s left (12 s)"),
+        (50, f"{GPT2}: 3 of 6, about 9 s left (12 s)"),
+    ],
+)  # fmt: skip
+def test_the_count_stays_where_a_line_of_progress_is_short(
+    monkeypatch: pytest.MonkeyPatch, columns: int, line: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = Said("what would help: 3 of 6 changes tried: lowering it, about 9 s left")
+    said.share = 0.5
+    assert progress_line(GPT2, said, 12.4) == line

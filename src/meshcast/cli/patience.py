@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import threading
@@ -16,7 +17,8 @@ from meshcast.base import Said, listening
 
 T = TypeVar("T")
 AFTER_S = 1.0
-BAR = 24  # characters
+BAR, SHORT_BAR = 24, 10  # characters; the short one where words need the room
+COUNT = re.compile(r"[\d,]+ of [\d,]+")
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
@@ -62,18 +64,38 @@ def patience(what: str) -> Iterator[None]:
 
 
 def progress_line(what: str, said: Said | None, seconds: float) -> str:
-    """One line of a terminal: what is under way, a bar where its share is known, in words how far it is, and since when."""
-    bar = ""
-    if said is not None and said.share is not None:
-        full = round(BAR * min(1.0, said.share))
-        bar = f" [{'=' * full}{' ' * (BAR - full)}] {said.share:.0%}"
+    """One line of a terminal: what is under way, a bar where its share is known, in words how far it is, and since when.
+
+    What counts stays longest (`3 of 12`), and how long it takes: the bar gets shorter, then words make room for both.
+    """
     words, about, left = (said or "").rpartition(", about ")
-    line = f"{what}{bar}{f': {words if about else left}' if said else ''}"
     end = f"{about}{left if about else ''} ({seconds:.0f} s)"
     width = _columns() - 1  # a longer one would wrap, and could not be taken back
-    if len(line) + len(end) > width:  # how long it takes is what is read last: words make room for it
+    share = None if said is None else said.share
+    forms = _shorter_forms(what, words if about else left, share)
+    line = next((form for form in forms if len(form) + len(end) <= width), forms[-1])
+    if len(line) + len(end) > width:
         line = f"{line[: max(width - 3 - len(end), 0)]}..."
     return f"{line}{end}"[: max(width, 0)]
+
+
+def _shorter_forms(what: str, words: str, share: float | None) -> list[str]:
+    """The line in ever fewer characters, the whole one first."""
+    long, short = (f" {_bar(share, size)}" if share is not None else "" for size in (BAR, SHORT_BAR))
+    told = [words]
+    parts = words.split(": ")
+    counting = [number for number, part in enumerate(parts) if COUNT.search(part)]
+    if counting:
+        last = counting[-1]
+        found = COUNT.search(parts[last])
+        told += [": ".join(parts[: last + 1]), parts[last], found[0] if found else ""]
+    heads = [f"{what}{long}", *([f"{what}{short}"] * len(told)), *([what] if counting else [])]
+    return [f"{head}{f': {text}' if text else ''}" for head, text in zip(heads, [words, *told, told[-1]], strict=False)]
+
+
+def _bar(share: float, size: int) -> str:
+    full = round(size * min(1.0, share))
+    return f"[{'=' * full}{' ' * (size - full)}] {share:.0%}"
 
 
 def _columns() -> int:

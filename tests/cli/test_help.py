@@ -48,8 +48,14 @@ def test_help_is_asked_for_in_every_way(meshcast: Meshcast) -> None:
     assert meshcast("help", "predict").out == meshcast("predict", "-h").out == meshcast("predict", "--help").out
 
 
+def test_the_help_of_all_verbs_has_examples_too(meshcast: Meshcast) -> None:
+    told = meshcast("--help").out
+    assert all(line in told for line in EXAMPLES[""])
+    assert {shlex.split(line)[1] for line in EXAMPLES[""]} <= set(VERBS)
+
+
 def test_examples_are_of_verbs_that_there_are() -> None:
-    assert set(EXAMPLES) == set(COMMANDS)
+    assert set(EXAMPLES) == {"", *COMMANDS}
     assert set(VERBS) <= set(COMMANDS)
 
 

@@ -139,6 +139,7 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
         name="meshcast",
         cls=_Verbs,
         help="Predicts how a distributed ML program will run on GPUs and TPUs nobody has to own.",
+        epilog=closing(""),
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

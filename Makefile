@@ -175,6 +175,7 @@ docs-figures: $(VENV)/.test-ready
 docs: setup
 	$(PIP) $(INSTALL) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet: it lets warnings pass
+	@echo "build/site/index.html is its first page; with search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 # Links of the docs to other places, each asked for once: needs a network.
 links: $(VENV)/.test-ready

@@ -106,8 +106,10 @@ def strangers(server: int, address: str, count: int, seconds: float) -> dict[str
     watched = threading.Event()
 
     def watch() -> None:
-        while not watched.wait(0.5):
+        while True:  # once at least, however few seconds are asked for
             memory.append((seen.total() // 2, sum(map(resident, family(server))) / 1e6))
+            if watched.wait(0.5):
+                return
 
     watching = threading.Thread(target=watch)
     watching.start()

@@ -1,4 +1,4 @@
-"""Help ends with examples that the parser takes; shells complete verbs and flags; tables keep to the width."""
+"""Help ends with examples that the parser takes; shells complete verbs, flags and names; tables keep to the width."""
 
 from __future__ import annotations
 
@@ -48,8 +48,14 @@ def test_help_is_asked_for_in_every_way(meshcast: Meshcast) -> None:
     assert meshcast("help", "predict").out == meshcast("predict", "-h").out == meshcast("predict", "--help").out
 
 
+def test_the_help_of_all_verbs_has_examples_too(meshcast: Meshcast) -> None:
+    told = meshcast("--help").out
+    assert all(line in told for line in EXAMPLES[""])
+    assert {shlex.split(line)[1] for line in EXAMPLES[""]} <= set(VERBS)
+
+
 def test_examples_are_of_verbs_that_there_are() -> None:
-    assert set(EXAMPLES) == set(COMMANDS)
+    assert set(EXAMPLES) == {"", *COMMANDS}
     assert set(VERBS) <= set(COMMANDS)
 
 
@@ -58,13 +64,28 @@ def test_the_script_of_a_shell_is_printed(meshcast: Meshcast, shell: str) -> Non
     answer = meshcast("completion", shell)
     assert answer.code == 0
     assert "_MESHCAST_COMPLETE" in answer.out
+    if (
+        shell == "zsh"
+    ):  # whose file is first run for something to complete, and must not only say who will the next time
+        assert "loadautofunc" in answer.out
     assert meshcast("completion", "tcsh").code == 2
 
 
 @pytest.mark.parametrize(
-    ("line", "place", "completed"), [("meshcast pre", 1, "predict"), ("meshcast serve --por", 2, "--port")]
+    ("line", "place", "completed"),
+    [
+        ("meshcast pre", 1, "predict"),
+        ("meshcast serve --por", 2, "--port"),
+        ("meshcast predict llama3-tin", 2, "llama3-tiny"),
+        ("meshcast predict llama3-tiny --on dgx-h2", 4, "dgx-h200"),
+        ("meshcast compare llama3-tiny --on h200,dgx-h2", 4, "h200,dgx-h200"),
+        ("meshcast predict llama3-tiny --fidelity roof", 4, "roofline"),
+        ("meshcast predict llama3-tiny --contention of", 4, "off"),
+        ("meshcast predict llama3-tiny --stack pytorch-ea", 4, "pytorch-eager"),
+        ("meshcast trace lin", 2, "link"),
+    ],
 )
-def test_verbs_and_flags_are_completed(line: str, place: int, completed: str) -> None:
+def test_verbs_flags_and_names_are_completed(line: str, place: int, completed: str) -> None:
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(place), "_MESHCAST_COMPLETE": "complete_bash"}
     told = subprocess.run(python_command("meshcast"), env={**os.environ, **asked}, capture_output=True, text=True)
     assert (told.returncode, told.stdout.split()) == (0, [completed])

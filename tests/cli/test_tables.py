@@ -194,6 +194,21 @@ def test_doctor_json() -> None:
     assert not checks["libtpu"]["core"]
 
 
+@pytest.mark.parametrize("columns", [None, "60"])
+def test_doctor_cuts_no_path(monkeypatch: pytest.MonkeyPatch, columns: str | None) -> None:
+    """Neither in a pipe, which has no width, nor in a narrow terminal, where it goes on in the next line."""
+    path = "/home/somebody/.cache/meshcast/environments/gpu-compiler-0.11.2-of-a-long-name/lib/python3.11/site-packages"
+    found = [doctor.Check(name="gpu-compiler", state="ok", detail=f"0.11.2 at {path}", core=False)]
+    monkeypatch.setattr(doctor, "all_checks", lambda: iter(found))
+    if columns is None:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
+    told = invoke("doctor")
+    assert path in (told if columns is None else "".join(told.split()))
+    assert "…" not in told
+
+
 def test_doctor_says_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def aborts() -> str:
         raise RuntimeError("Shardy aborted")

@@ -15,7 +15,7 @@ import pytest
 
 from meshcast.base import Said, tell
 from meshcast.cli import patience as patient
-from meshcast.cli.patience import patience, progress_line
+from meshcast.cli.patience import counted, patience, progress_line
 
 COLUMNS = 72
 # Parameters of escape sequences that set a colour; bold and dim letters are none.
@@ -64,6 +64,7 @@ class _Terminal(io.StringIO):
 
 def test_long_work_says_how_far_it_is_and_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Terminal()
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(patient, "AFTER_S", 0.01)
     with patience("searching"):
@@ -88,3 +89,36 @@ def test_a_line_of_progress_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(line) == 39
     assert line.endswith("..., about 3 s left (12 s)"), "words make room for how long it takes"
     assert progress_line("tracing", None, 3.2) == "tracing (3 s)"
+
+
+GPT2 = "working on gpt2"
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (130, f"{GPT2} [{'=' * 12}{' ' * 12}] 50%: what would help: 3 of 6 changes tried: lowering it, about 9 s left (12 s)"),
+        (99, f"{GPT2} [{'=' * 5}{' ' * 5}] 50%: what would help: 3 of 6 changes tried, about 9 s left (12 s)"),
+        (80, f"{GPT2} [{'=' * 5}{' ' * 5}] 50%: 3 of 6 changes tried, about 9 s left (12 s)"),
+        (66, f"{GPT2} [{'=' * 5}{' ' * 5}] 50%: 3 of 6, about 9 s left (12 s)"),
+        (50, f"{GPT2}: 3 of 6, about 9 s left (12 s)"),
+    ],
+)  # fmt: skip
+def test_the_count_stays_where_a_line_of_progress_is_short(
+    monkeypatch: pytest.MonkeyPatch, columns: int, line: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = Said("what would help: 3 of 6 changes tried: lowering it, about 9 s left")
+    said.share = 0.5
+    assert progress_line(GPT2, said, 12.4) == line
+
+
+def test_a_bar_has_a_count_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = _Terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", screen)
+    for done in counted(range(3), 3, "programs"):
+        assert done in range(3)
+    lines = [line for text in _plain(screen.getvalue()) for line in text.split("\r")]
+    assert any(re.match(r"programs .*3/3 +\d\d:\d\d left", line) for line in lines), lines
+    assert max(map(len, lines)) <= 80

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import meshcast
 from meshcast.report import GLOSSARY
 from tests.documentation.pages import ROOT
 
@@ -26,6 +27,16 @@ def test_the_glossary_is_that_of_the_report() -> None:
     assert rows == {word: text.replace("|", "\\|") for word, text in GLOSSARY.items()}
 
 
+def test_the_reference_has_every_public_name_as_it_is_imported() -> None:
+    """All that `import meshcast` has, old names aside, under the name that a reader writes and not that of its module."""
+    stub = (ROOT / "src" / "meshcast" / "__init__.pyi").read_text(encoding="utf-8")
+    old = set(re.findall(r"^from .* as (\w+)  # old name", stub, re.MULTILINE))
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    told = re.findall(r"^::: meshcast\.[\w.]+\.(\w+)\n    options: \{heading: meshcast\.(\w+), ", page, re.MULTILINE)
+    assert {shown for _, shown in told} == set(meshcast.__all__) - old - {"__version__"}
+    assert all(defined == shown for defined, shown in told)
+
+
 @pytest.mark.skipif(
     find_spec("mkdocs") is None or find_spec("material") is None or find_spec("mkdocstrings") is None,
     reason="the extra docs is not installed",
@@ -38,4 +49,4 @@ def test_the_site_is_built_and_every_link_leads_somewhere(tmp_path: Path) -> Non
     reference = (tmp_path / "site" / "reference.html").read_text(encoding="utf-8")
     assert "How a target will run" in reference
     home = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert "fonts.googleapis" not in home
+    assert not re.findall(r"""(?:src|href)=["']?https?://[^"' >]+\.(?:js|css|woff2?)|unpkg|fonts.googleapis""", home)

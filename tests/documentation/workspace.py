@@ -1,24 +1,27 @@
 """A folder in which the commands of the pages run as they are written.
 
-The pages speak of the reader's own files (`step.mlir`, `train.py:step`, `path/to/config.json`) and of measurements that lie
-beside the checkout. Here each is a small one of the same kind, so that a command is run to its end, on less.
+The pages speak of the reader's own files (`step.mlir`, `path/to/config.json`) and of measurements that lie beside the checkout.
+Here each is a small one of the same kind, so that a command is run to its end, on less. What the tutorial and the recipes tell
+the reader to save (`train.py`) is what they have to save.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from functools import cache
 from pathlib import Path
 
 from meshcast.estimate.systolic.array import ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.files import config_text
-from tests.documentation.pages import ROOT
+from tests.documentation.pages import ROOT, blocks
 from tests.recorded.recordings import BASE, execution_trace, profile, write
 
 FIXTURES = ROOT / "tests" / "fixtures"
 MEASURED = ROOT / "data" / "measured"
+FOR_BEGINNERS = (ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to.md")
 PROFILE_STEP = 25  # every so many rows of a profile are kept
 GROUND_TRUTH = ("mlp-tiny-batch256", "gpt2-tiny-batch8")  # of the shipped programs measured on an H200, two small ones
 
@@ -38,19 +41,6 @@ func.func private @layer(%x: tensor<512x512xf32>, %w: tensor<512x512xf32>) -> te
   return %1 : tensor<512x512xf32>
 }"""
 
-TRAIN = '''
-import jax
-import jax.numpy as jnp
-
-
-def step():
-    """A function and its arguments."""
-    def update(w, x):
-        return w - 1e-3 * jax.grad(lambda w: jnp.square(jnp.tanh(x @ w)).mean())(w)
-
-    return update, (jax.ShapeDtypeStruct((256, 256), jnp.float32), jax.ShapeDtypeStruct((64, 256), jnp.float32))
-'''
-
 ARRAY = SystolicArray(
     rows=32, columns=32, dataflow="ws", ifmap=ArrayBuffer(words=65536, bandwidth=10),
     filter=ArrayBuffer(words=65536, bandwidth=10), ofmap=ArrayBuffer(words=65536, bandwidth=10),
@@ -64,6 +54,13 @@ SYSTEM = {
 }  # fmt: skip
 
 
+def told_to_save() -> dict[str, str]:
+    """Files of the pages for beginners: pieces whose first line is a comment with nothing but the file's name."""
+    pieces = [block for page in FOR_BEGINNERS for block in blocks(page)]
+    named = [(re.fullmatch(r"# ([\w-]+\.(?:py|toml))", block.lines[0]), block.text) for block in pieces]
+    return {found[1]: text + "\n" for found, text in named if found}
+
+
 def write_workspace(folder: Path) -> Path:
     """Makes the checkout that the pages speak of below `folder`, with the measurements beside it; returns the checkout."""
     project = folder / "project"
@@ -75,7 +72,8 @@ def write_workspace(folder: Path) -> Path:
     fitted.mkdir(parents=True)  # what a fit writes goes here, not into the package
     for name in ("step.mlir", "a.mlir", "b.mlir"):
         (project / name).write_text(STEP)
-    (project / "train.py").write_text(TRAIN)
+    for name, text in told_to_save().items():
+        (project / name).write_text(text)
     _write_recordings(project)
     _write_products(project)
     shutil.copy(ROOT / "examples" / "pytorch" / "gpt.py", project / "gpt.py")

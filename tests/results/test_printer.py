@@ -9,6 +9,8 @@ from meshcast.base.units import format_energy
 from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance, Timed
 from meshcast.results.column_room import BAR
 from meshcast.results.printer import (
+    Section,
+    columns,
     format_power,
     percent,
     prediction_html,
@@ -136,6 +138,17 @@ def test_breakdown_adds_up() -> None:
     seconds = sum(float(number) * scale[unit] for number, unit in (row[1].split() for row in section.rows))
     assert seconds == pytest.approx(0.050, rel=0.01)
     assert "mostly compute" in section.title
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_times_of_kernels_stay_where_their_names_are_long(width: int) -> None:
+    """A kernel of 90 characters is cut: its time, its share and its limit are what the table is read for."""
+    name = "attention custom_call:__cudnn$fmhaSoftmaxBackward bf16[8,128,4,16] in transformer/block/attention"
+    heads = columns("~kernel", ">count", ">time", ">of step", "limited by")
+    section = Section(columns=heads, rows=[(name, "2", "51.3 us", "9.9 %", "latency")])
+    told = sections_text([section], width=width)
+    assert re.search(r"attention custom_c.*… +2 +51.3 us +9.9 % +latency", told)
+    assert "a wider terminal" not in told
 
 
 def test_bars_give_way_in_a_narrow_terminal() -> None:

@@ -82,6 +82,7 @@ from meshcast.base.packages import install_environment as install_environment
 from meshcast.base.packages import install_into as install_into
 from meshcast.base.parent import end_with_parent as end_with_parent
 from meshcast.base.progress import Said as Said
+from meshcast.base.progress import aside as aside
 from meshcast.base.progress import listening as listening
 from meshcast.base.progress import piece as piece
 from meshcast.base.progress import tell as tell

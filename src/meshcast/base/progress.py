@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from meshcast.base.units import format_time
@@ -26,11 +27,19 @@ Listener = Callable[[Said], None]
 ENOUGH_S = 2.0  # of work before anybody says how long the rest takes: the first steps load what the others find
 
 
+@dataclass(slots=True)
+class _Reached:
+    """The share of all work that was told last."""
+
+    share: float = 0.0
+
+
 class _Heard(NamedTuple):
     """Who listens since when, and which piece of the work speaks: its words, where it begins, and its share of the whole."""
 
     listener: Listener
     since: float
+    reached: _Reached
     words: tuple[str, ...] = ()
     begins: float = 0.0
     share: float = 1.0
@@ -52,7 +61,14 @@ def tell(text: str, *, done: float | None = None, total: float | None = None, le
     if heard is None:
         return
     counted = done is not None and bool(total)
-    share = heard.begins + (heard.share * done / total if done is not None and total else 0.0)
+    if done is not None and total:
+        share = heard.begins + heard.share * done / total
+    elif heard.words:  # what counts nothing is said of where the piece has come to, and not of its beginning
+        share = min(max(heard.begins, heard.reached.share), heard.begins + heard.share)
+    else:
+        share = 0.0
+    if counted or heard.words:
+        heard.reached.share = share
     text = ": ".join((*heard.words, text))
     taken = time.monotonic() - heard.since
     if left_s is None or heard.words:
@@ -80,6 +96,21 @@ def piece(text: str, *, done: int, total: int) -> Iterator[None]:
         _heard.reset(token)
 
 
+@contextmanager
+def aside(text: str) -> Iterator[None]:
+    """Says that something is under way whose share of the work nobody counted; what is told inside does not move the whole."""
+    tell(text)
+    heard = _heard.get()
+    if heard is None:
+        yield
+        return
+    token = _heard.set(heard._replace(words=(*heard.words, text), begins=heard.reached.share, share=0.0))
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
 def told_each(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     """The items, with word of how many have passed: `3 of 16 ranks written`."""
     for number, item in enumerate(items):
@@ -90,7 +121,7 @@ def told_each(items: Iterable[T], total: int, what: str) -> Iterator[T]:
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Lets a function hear what work inside of the block says."""
-    token = _heard.set(_Heard(listener, time.monotonic()))
+    token = _heard.set(_Heard(listener, time.monotonic(), _Reached()))
     try:
         yield
     finally:

@@ -127,7 +127,7 @@ VERBS = {
     "models": "Lists the reference models that can be targets, or the settings of one.",
     "stacks": "Lists the software stacks that --stack takes; with NAME, every choice of one with its source.",
     "doctor": "Checks what is installed and what is missing; exits with 4 when the core does not work.",
-    "completion": "Prints the script that completes verbs and flags in a shell.",
+    "completion": "Prints the script that completes verbs, flags and names in a shell.",
     "tables": "Embedding tables of recommenders: what look-ups and updates take, and the fastest way to share them out.",
     "validate": "Our error against measurements.",
 }
@@ -139,6 +139,7 @@ def app_with(loaded: Collection[str]) -> typer.Typer:
         name="meshcast",
         cls=_Verbs,
         help="Predicts how a distributed ML program will run on GPUs and TPUs nobody has to own.",
+        epilog=closing(""),
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -13,7 +13,7 @@ import typer
 
 from meshcast.base import file_name
 from meshcast.cli import arguments as flags
-from meshcast.cli.patience import INTERRUPTED
+from meshcast.cli.patience import INTERRUPTED, drawn_bar
 
 if TYPE_CHECKING:
     from meshcast.evidence import CalibrationOutcome, CalibrationProgress, CalibrationRequest, Relowered
@@ -229,17 +229,7 @@ def _progress(what: str) -> Iterator[Step]:
     if not sys.stderr.isatty():
         yield _lines(what)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with drawn_bar(what, "{task.fields[note]}") as bar:
         task = bar.add_task(what, total=None, note="")
         yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
 

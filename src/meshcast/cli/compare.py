@@ -11,6 +11,7 @@ import typer
 
 from meshcast.base import file_name
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, hardware_names, model_names
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import INTERRUPTED, patience
 
@@ -30,12 +31,17 @@ if TYPE_CHECKING:
 def compare_command(
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
+        typer.Argument(
+            autocompletion=completed(model_names),
+            metavar="TARGET...",
+            help="Files, module:function (which is run), or models of the zoo.",
+        ),
     ],
     on: Annotated[
         list[str] | None,
         typer.Option(
             "--on",
+            autocompletion=completed(hardware_names),
             help="Devices or clusters of the catalogue, or TOML files, with commas between them or one by one; of a job's"
             " file its own cluster by default.",
         ),

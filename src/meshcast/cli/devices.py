@@ -7,10 +7,16 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, hardware_names
 
 
 def devices_command(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A device, a cluster, or a TOML file.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            autocompletion=completed(hardware_names), metavar="[NAME]", help="A device, a cluster, or a TOML file."
+        ),
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Lists devices and clusters; with NAME, every number of one with its source."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from meshcast.base import VERSION, how_to_install, pip_install
+from meshcast.base import VERSION, how_to_install, pip_install, tell
 from meshcast.cli import arguments as flags
 
 SCHEMA = "meshcast.doctor/1"
+PIPED = 200  # columns of what is written where there is no terminal: room for a path on one line
 TO_READ = "build "  # what to do in words, where no single command does it
 # As in pyproject.toml: the releases whose MLIR bindings and Shardy passes this version was written for.
 JAX_FIRST, JAX_BEYOND = (0, 10, 2), (0, 13)
@@ -95,7 +97,13 @@ def doctor_command(
     """Checks what is installed and what is missing; exits with 4 when the core does not work."""
     if install is not None:
         _install(install)
-    checks = [replace(check, fix=None) if check.state == "ok" else check for check in all_checks()]
+    from meshcast.cli.patience import patience
+
+    checks: list[Check] = []
+    with patience("checking"):
+        for check in all_checks():
+            tell(f"{1 + len(checks)} checked, last {check.name}")
+            checks.append(replace(check, fix=None) if check.state == "ok" else check)
     works = all(check.state == "ok" for check in checks if check.core)
     if json:
         from meshcast.cli.app import emit_json
@@ -129,11 +137,15 @@ def _print(checks: list[Check], works: bool) -> None:
     from rich.padding import Padding
     from rich.table import Table
 
-    console = Console(markup=False, emoji=False, highlight=False)
+    # A pipe has no width: 80 columns would cut the paths that a file can hold.
+    piped = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED
+    console = Console(markup=False, emoji=False, highlight=False, width=piped)
     verdict = "everything that a prediction needs works" if works else "predictions do not work: see what is not ok"
     styles = {"ok": "", "missing": "yellow", "broken": "bold red"}
     for title, core in ((f"Core: {verdict}", True), ("\nOptional parts", False)):
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        for number in range(3):  # what is longer than its line goes on in the next one: paths are copied
+            table.add_column(overflow="fold", no_wrap=number < 2)
         for check in checks:
             if check.core is core:
                 # What nothing asks for yet is no cause for alarm.

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 EXAMPLES = {
+    "": (
+        "meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64",
+        "meshcast plan llama3-8b --on dgx-h100 --devices 64 --set batch=128",
+        "meshcast serve",
+    ),
     "predict": (
         "meshcast predict step.mlir --on h200",
         "meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192",

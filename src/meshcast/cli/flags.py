@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from meshcast.options import AS_DEFAULT, PART_KINDS, FlagText, OptionPlace, option_places
+from meshcast.cli.completion import Names, completed, hardware_names
+from meshcast.options import AS_DEFAULT, PART_KINDS, FlagText, OptionPlace, fidelity_names, option_places, stack_names
 
 if TYPE_CHECKING:
     from meshcast.options import Options
@@ -29,6 +30,8 @@ STACK = FlagText(
     help="Software stack (meshcast stacks): xla, maxtext, megatron, nemo, pytorch-fsdp, ... or a TOML file; gives what "
     "--scheduler, --channels and --overlap do not, what is fused, and the host's time.",
 )
+# What shells offer behind flags whose values have names, where the declaration of an option does not list them.
+_NAMES: dict[str, Names] = {"--on": hardware_names, "--stack": stack_names, "--fidelity": fidelity_names}
 _STACK_STAGES = {"lowering", "run"}
 
 
@@ -135,11 +138,14 @@ def flag(parameter: str) -> Any:
     """A flag as typer has it, by the name of its parameter; for verbs that take single ones."""
     if parameter == STACK.name:
         return _typer_option(STACK)
-    return _typer_option(next(each for _, each in verb_flags(STAGES, {}) if each.name == parameter))
+    place, text = next(each for each in verb_flags(STAGES, {}) if each[1].name == parameter)
+    return _typer_option(text, place)
 
 
-def _typer_option(text: FlagText) -> Any:
-    return typer.Option(text.flag, help=text.help, metavar=text.metavar)
+def _typer_option(text: FlagText, place: OptionPlace | None = None) -> Any:
+    names = _NAMES.get(text.flag) or (None if place is None else place.field.declaration.one_of)
+    words = None if names is None else completed(names)
+    return typer.Option(text.flag, help=text.help, metavar=text.metavar, autocompletion=words)
 
 
 def _parameter(place: OptionPlace | None, text: FlagText) -> inspect.Parameter:

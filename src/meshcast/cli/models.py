@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, model_names
 
 if TYPE_CHECKING:
     from meshcast.tables import Recommender
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 Name = Annotated[
     str | None,
-    typer.Argument(help="A model, or a Hugging Face config.json or its folder: shows its settings.", metavar="[MODEL]"),
+    typer.Argument(
+        autocompletion=completed(model_names),
+        help="A model, or a Hugging Face config.json or its folder: shows its settings.",
+        metavar="[MODEL]",
+    ),
 ]
 
 

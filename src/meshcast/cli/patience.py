@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from meshcast.base import Said, listening
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 T = TypeVar("T")
 AFTER_S = 1.0
-BAR = 24  # characters
+BAR, SHORT_BAR = 24, 10  # characters; the short one in terminals of fewer columns than
+ROOMY = 100
+COUNT = re.compile(r"[\d,]+ of [\d,]+")
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
@@ -62,18 +68,36 @@ def patience(what: str) -> Iterator[None]:
 
 
 def progress_line(what: str, said: Said | None, seconds: float) -> str:
-    """One line of a terminal: what is under way, a bar where its share is known, in words how far it is, and since when."""
-    bar = ""
-    if said is not None and said.share is not None:
-        full = round(BAR * min(1.0, said.share))
-        bar = f" [{'=' * full}{' ' * (BAR - full)}] {said.share:.0%}"
+    """One line of a terminal: what is under way, a bar where its share is known, in words how far it is, and since when.
+
+    What counts stays longest (`3 of 12`), and how long it takes: other words make room for both, then the bar does.
+    """
     words, about, left = (said or "").rpartition(", about ")
-    line = f"{what}{bar}{f': {words if about else left}' if said else ''}"
     end = f"{about}{left if about else ''} ({seconds:.0f} s)"
     width = _columns() - 1  # a longer one would wrap, and could not be taken back
-    if len(line) + len(end) > width:  # how long it takes is what is read last: words make room for it
+    share = None if said is None else said.share
+    bar = "" if share is None else f" {_bar(share, BAR if width >= ROOMY - 1 else SHORT_BAR)}"
+    forms = _shorter_forms(what, bar, words if about else left)
+    line = next((form for form in forms if len(form) + len(end) <= width), forms[-1])
+    if len(line) + len(end) > width:
         line = f"{line[: max(width - 3 - len(end), 0)]}..."
     return f"{line}{end}"[: max(width, 0)]
+
+
+def _shorter_forms(what: str, bar: str, words: str) -> list[str]:
+    """The line in ever fewer characters, the whole one first: less is told around the count, then there is no bar."""
+    forms = [(bar, words)]
+    parts = words.split(": ")
+    counts = [(number, found[0]) for number, part in enumerate(parts) if (found := COUNT.search(part))]
+    if counts:
+        last, count = counts[-1]
+        forms += [(bar, ": ".join(parts[: last + 1])), (bar, parts[last]), (bar, count), ("", count)]
+    return [f"{what}{drawn}{f': {text}' if text else ''}" for drawn, text in forms]
+
+
+def _bar(share: float, size: int) -> str:
+    full = round(size * min(1.0, share))
+    return f"[{'=' * full}{' ' * (size - full)}] {share:.0%}"
 
 
 def _columns() -> int:
@@ -89,7 +113,19 @@ def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     if not sys.stderr.isatty():
         yield from items
         return
-    from rich.console import Console
-    from rich.progress import track
+    with drawn_bar(what) as bar:
+        yield from bar.track(items, total=total)
 
-    yield from track(items, description=what, total=total, console=Console(stderr=True), transient=True)
+
+def drawn_bar(what: str, *more: str) -> Progress:
+    """A bar on stderr: how many of how many are done, and how long the others take at this pace; it is taken back at the end.
+
+    Args:
+        what: What is counted.
+        *more: What else stands behind it, as rich's formats of a task.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    heads = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True), TextColumn("left"))
+    return Progress(*heads, *map(TextColumn, more), console=Console(stderr=True), transient=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, model_names
 from meshcast.cli.explored import tell_exploration
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
@@ -31,7 +32,12 @@ WITHOUT = {
 @runs(*STAGES, without=WITHOUT)
 def plan_command(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model of the zoo, or a Hugging Face config.json or its folder.")
+        str,
+        typer.Argument(
+            autocompletion=completed(model_names),
+            metavar="MODEL",
+            help="A model of the zoo, or a Hugging Face config.json or its folder.",
+        ),
     ],
     devices: Annotated[
         str, typer.Option("--devices", metavar="N[,N...]", help="How many devices; of several numbers all are tried.")

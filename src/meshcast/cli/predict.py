@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, model_names
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 def predict_command(
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="TARGET...", help="Files, module:function (which is run), or models of the zoo."),
+        typer.Argument(
+            autocompletion=completed(model_names),
+            metavar="TARGET...",
+            help="Files, module:function (which is run), or models of the zoo.",
+        ),
     ],
     asked: FlagValues,
     tables: Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, model_names
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
 
@@ -18,6 +19,7 @@ def report_command(
     target: Annotated[
         str,
         typer.Argument(
+            autocompletion=completed(model_names),
             metavar="TARGET",
             help="A file, module:function, a model of the zoo, traces; or a run folder of explore or compare.",
         ),

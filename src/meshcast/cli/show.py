@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, model_names
 from meshcast.cli.flags import FlagValues, runs
 from meshcast.cli.patience import patience
 
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     },
 )
 def show_command(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completed(model_names),
+            metavar="TARGET",
+            help="A file, module:function, or a model of the zoo.",
+        ),
+    ],
     kernels: Annotated[bool, typer.Option("--kernels", help="Kernels after lowering, with their times.")] = False,
     partitioned: Annotated[
         bool, typer.Option("--partitioned", help="The program of one device, as MLIR text.")

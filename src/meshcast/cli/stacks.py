@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed
+from meshcast.options import stack_names
 
 if TYPE_CHECKING:
     from meshcast.options import Stack, StackChoice
@@ -16,12 +18,19 @@ ENTRY_SCHEMA = "meshcast.stack-entry/1"
 
 
 def stacks_command(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A stack, or a TOML file of one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            autocompletion=completed(stack_names),
+            metavar="[NAME]",
+            help="A stack, or a TOML file of one.",
+        ),
+    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Lists the software stacks that --stack takes; with NAME, every choice of one with its source."""
     from meshcast.cli.app import emit_json
-    from meshcast.options import load_stack, stack_names
+    from meshcast.options import load_stack
 
     if name is not None:
         stack = load_stack(name)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.completion import completed, traced_names
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
 from meshcast.traces import FORMAT_NAMES
@@ -22,7 +23,14 @@ from meshcast.traces import FORMAT_NAMES
     },
 )
 def trace_command(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A file, module:function, or a model of the zoo.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completed(traced_names),
+            metavar="TARGET",
+            help="A file, module:function, or a model of the zoo.",
+        ),
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="A file, or the prefix of one a rank.")],
     form: Annotated[
         str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from meshcast.base import UsageError
+from meshcast.base import UsageError, aside
 from meshcast.hardware import named_with_changes, separate_changes
 from meshcast.jobs.levers import Question, comparable
 from meshcast.options import Options
@@ -38,10 +38,11 @@ def with_what_ifs(question: Question, again: Again) -> Prediction:
     # All names are made before anything is predicted, so that a mistake in the last does not cost the first.
     asked = [(change, named_with_changes(options.on, question.cluster, change)) for change in _sets(options.what_if)]
     before = comparable(question, again)
-    found = [
-        _what_if(before, change, on, again(before.options.changed({"on": on}, where="--what-if")))
-        for change, on in asked
-    ]
+    found = []
+    for number, (change, on) in enumerate(asked):
+        with aside(f"what if: {number} of {len(asked)} changes predicted"):
+            other = again(before.options.changed({"on": on}, where="--what-if"))
+        found.append(_what_if(before, change, on, other))
     step, modelled = question.prediction.step_time_s, before.prediction.step_time_s
     if before is not question and step and modelled:
         found = [_scaled(each, step / modelled) for each in found]

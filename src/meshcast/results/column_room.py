@@ -1,4 +1,4 @@
-"""Which columns of a table a terminal has room for: what a row is of stays whole, bars give way first, then the last columns."""
+"""Which columns of a table a terminal has room for: what may be cut and bars give way first, then the last columns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 WIDE = 120  # columns of a terminal from which on tables have their extras
 BAR = "█"
 _FOLDED = 12  # columns of a terminal that text is still read in, a word a line
+_CUT = 22  # columns of a terminal in which the beginning of a long name still tells it from others
 
 
 def kept_columns(section: Section, width: int) -> list[int]:
@@ -39,12 +40,20 @@ def _natural_width(section: Section, kept: Sequence[int]) -> int:
 
 
 def _least_width(section: Section, kept: Sequence[int]) -> int:
-    """Columns of a terminal below which a section cannot be read: numbers are not folded, nor is what a row is of."""
-    return sum(
-        width if index == kept[0] or section.columns[index].align == "right" else min(width, _FOLDED)
-        for index in kept
-        for width in [_natural_width(section, [index])]
-    )
+    """Columns of a terminal below which a section cannot be read: numbers are not folded, nor is what a row is of.
+
+    A name that may be cut is: whoever reads the longest kernels wants their times more than the ends of their names.
+    """
+
+    def least(index: int) -> int:
+        width, column = _natural_width(section, [index]), section.columns[index]
+        if column.align == "right":
+            return width
+        if index == kept[0]:
+            return min(width, _CUT) if column.cut else width
+        return min(width, _FOLDED)
+
+    return sum(map(least, kept))
 
 
 def _is_bars(section: Section, index: int) -> bool:

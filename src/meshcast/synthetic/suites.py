@@ -42,7 +42,8 @@ def write_suite(
             nodes = SUITE_NODES[number % len(SUITE_NODES)]
             made = grow_for(model, like, nodes, seed + len(rows), conditions)
             name = f"{like}-{nodes}-{seed + len(rows)}"
-            tell(name, done=len(rows), total=len(chosen) * count)
+            total = len(chosen) * count
+            tell(f"{len(rows):,} of {total:,} graphs: {name}", done=len(rows), total=total)
             written = write_graph(made.graph, folder / name / "job", memory=conditions.memory_bytes is not None)
             rows.append(_row(made, name, like, seed + len(rows), len(written)))
     manifest = {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from meshcast.base import MeshcastError
+from meshcast.base import MeshcastError, aside
 from meshcast.jobs.levers.candidate import Candidate, Question, by_promise
 from meshcast.jobs.levers.plans import planned
 from meshcast.jobs.planned.memory_parts import memory_parts
@@ -79,7 +79,8 @@ def _answers(step: _Step, again: Callable[[Options], Question], limit: int) -> l
         if len(found) == limit:
             break
         try:
-            found.append(step.changed(candidate, again(candidate.options.having(levers=False))))
+            with aside(f"what would make it fit: {len(found)} of {limit} changes tried"):
+                found.append(step.changed(candidate, again(candidate.options.having(levers=False))))
         except MeshcastError:  # the plan does not divide the model, the batch or the devices
             continue
     return found

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 
-from meshcast.base import MeshcastError, piece
+from meshcast.base import MeshcastError, aside, piece
 from meshcast.jobs.levers.candidate import Candidate, Question, by_promise
 from meshcast.jobs.levers.fitting import with_fixes
 from meshcast.jobs.levers.hardware import of_hardware
@@ -61,7 +61,8 @@ def comparable(question: Question, again: Again) -> Question:
         return question
     fidelity = "auto" if options.estimate.fidelity == "compiled" else options.estimate.fidelity
     try:
-        found = again(options.having(lowering="modelled", fidelity=fidelity, levers=False))
+        with aside("the same with modelled kernels"):
+            found = again(options.having(lowering="modelled", fidelity=fidelity, levers=False))
     except MeshcastError:
         return question
     return found if found.prediction.step_time_s else question

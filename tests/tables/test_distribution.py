@@ -66,7 +66,20 @@ def test_a_histogram_has_the_shares_that_it_says() -> None:
     assert isinstance(parse_distribution("meta-2021").over(1000), Picked)
 
 
-@pytest.mark.parametrize("text", ["zipf:x", "zipf:-1", "even", "histogram:0.5=0.5", "histogram:1", "uniform:3"])
+@pytest.mark.parametrize("rows", [1, 7, 100, 999, 10**6])
+@pytest.mark.parametrize("text", ["meta-2021", "histogram:0.0001=0.9,0.9999=0.1", "histogram:0.9999=0.1,0.0001=0.9"])
+def test_no_row_is_picked_more_often_than_there_are_look_ups(text: str, rows: int) -> None:
+    """Shares of the rows of a small table are less than one of them."""
+    picked = parse_distribution(text).over(rows)
+    assert float(picked.rows.sum()) == pytest.approx(rows)
+    assert float(picked.shares.sum()) == pytest.approx(1)
+    assert picked.rows.min() >= 1 - 1e-9
+    assert picked.hottest(4096) <= 4096 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "text", ["zipf:x", "zipf:-1", "even", "histogram:0.5=0.5", "histogram:1", "histogram:nan=1", "uniform:3"]
+)
 def test_what_is_no_distribution_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_distribution(text)

@@ -65,6 +65,23 @@ def test_constraints_are_of_tables_that_have_a_name(tmp_path: Path) -> None:
     assert found == [("table_0", 1.0), ("table_1", 1.0), ("None", 7.0)]
 
 
+def test_a_spreadsheets_file_is_read(tmp_path: Path) -> None:
+    """Spreadsheets put a mark of the encoding before the heading, and some write the ending in capitals."""
+    path = tmp_path / "TABLES.CSV"
+    path.write_text("rows,dim\r\n10,4\r\n", encoding="utf-8-sig")
+    (table,) = read_tables(str(path))
+    assert (table.rows, table.dim) == (10, 4)
+
+
+def test_an_empty_sample_is_told_once(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    (tmp_path / "none.txt").write_text("")
+    path = tmp_path / "tables.csv"
+    path.write_text("rows,dim,indices\n10,4,sample:none.txt\n")
+    with pytest.raises(MeshcastError, match="has no indices"):
+        read_tables(str(path))
+    assert not recwarn.list
+
+
 def test_toml_has_tables(tmp_path: Path) -> None:
     path = tmp_path / "tables.toml"
     path.write_text("[[tables]]\nrows = 1000\ndim = 16\n[[tables]]\nrows = 5\ndim = 8\nzipf = 1.2\n")
@@ -86,6 +103,10 @@ def test_toml_has_tables(tmp_path: Path) -> None:
         ("a.csv", "rows,dim,ways\n1,4,rows\n", "no sharding 'rows'"),
         ("a.csv", "rows,dim,indices\n1,4,sample:gone.txt\n", "no file"),
         ("a.csv", "", "0 tables"),
+        ("a.csv", "rows,rows,dim\n1,2,4\n", "a.csv:1: two columns 'rows'"),
+        ("a.csv", "rows,num_embeddings,dim\n1,2,4\n", "'rows' and 'num_embeddings' say the same thing"),
+        ("a.csv", "rows,dim,indices\n1,4,histogram:nan=1\n", "add up to nan"),
+        ("a.txt", "rows,dim\n1,4\n", "name it .csv"),
         ("a.json", "[1]", "no list of tables"),
         ("a.json", '[{"rows": true, "dim": 4}]', "rows is True"),
         ("a.json", '{"tables": [{"name": "a", "rows": 1, "dim": 4}], "constraints": {"a": 5}}', "constraints of 'a'"),

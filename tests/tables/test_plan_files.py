@@ -34,6 +34,18 @@ def test_torchrecs_words_and_ranks_are_understood(tmp_path: Path) -> None:
     assert _read(tmp_path, rows) == [(str(Sharding(way="row")), ()), (str(Sharding(way="data")), ())]
 
 
+def test_our_own_answer_is_a_plan(tmp_path: Path) -> None:
+    """As `--json` prints it: places are ranks, or nodes of ways that take whole ones."""
+    said = [
+        {"table": "a", "sharding": "column", "columns": 2, "places": [3, 5]},
+        {"table": "b", "sharding": "grid", "columns": 2, "places": [0, 1]},
+    ]
+    assert _read(tmp_path, {"schema": "meshcast.tables-plan/1", "plan": said}) == [
+        ("column/2", (3, 5)),
+        ("grid/2", (0, 1)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -41,6 +53,8 @@ def test_torchrecs_words_and_ranks_are_understood(tmp_path: Path) -> None:
         ([{"table": "a", "sharding": "table", "ranks": [0]}], "has no table 'b'"),
         ([{"table": name, "sharding": "table", "ranks": [16]} for name in "ab"], "of 16"),
         ([{"table": name, "sharding": "table", "ranks": [0, 1]} for name in "ab"], "2 ranks for 64 columns"),
+        ([{"table": name, "sharding": "table", "ranks": [True]} for name in "ab"], "True"),
+        ([{"table": name, "sharding": "row"} for name in "aba"], "says twice where 'a' is"),
         ([{"table": name, "sharding": "spiral", "ranks": [0]} for name in "ab"], "no sharding"),
     ],
 )

@@ -26,6 +26,7 @@ from meshcast.tables import (
     parse_distribution,
     plan_tables,
     search,
+    table_rows,
 )
 from meshcast.tables.answer import problem_of
 from meshcast.tables.sharding import loads
@@ -158,6 +159,30 @@ def test_tables_take_only_the_ways_that_they_may() -> None:
     tables = [replace(each, ways=("row",)) for each in _drawn(random.Random(1), 5)]
     found = search(_problem([replace(each, rows=max(each.rows, 100)) for each in tables], 4), tries=50)
     assert {placed.sharding.way for placed in found.plan} == {"row"}
+
+
+@pytest.mark.parametrize("way", ["table", "column", "row", "table-row", "grid", "data"])
+def test_on_one_device_every_way_is_the_whole_table(way: str) -> None:
+    tables = (EmbeddingTable(name="a", rows=1000, dim=64, ways=(way,)),)
+    answer = plan_tables(TablesQuestion(tables=tables, on="h100", devices=1, batch=1024))
+    assert [str(placed.sharding) for placed in answer.plan] == ["table"]
+
+
+@pytest.mark.parametrize(
+    ("way", "rows", "dim"), [("row", 7, 64), ("column", 100, 32), ("grid", 100, 64), ("table-row", 100, 64)]
+)
+def test_a_table_that_can_take_no_way_that_it_may_is_told(way: str, rows: int, dim: int) -> None:
+    tables = (EmbeddingTable(name="user", rows=rows, dim=dim, ways=(way,)),)
+    with pytest.raises(MeshcastError, match=f"ways of user: .*{way}-wise") as error:
+        plan_tables(TablesQuestion(tables=tables, on="dgx-h100", devices=8, batch=1024))
+    assert error.value.exit_code == 2
+
+
+def test_a_bag_has_no_more_than_all_look_ups() -> None:
+    """A spread that no lengths with such a mean can have does not make a block longer than the batch."""
+    wide, widest = (EmbeddingTable(name="a", rows=1000, dim=64, spread=spread) for spread in (1e4, 1e6))
+    told = [table_rows((table,), "h200", 512)[0]["forward_s"] for table in (wide, widest)]
+    assert told[0] == told[1]
 
 
 def test_what_does_not_fit_is_told() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ def sampled(path: Path, table: str, where: str, *, rows: int | None = None) -> D
                 loaded = np.load(path, allow_pickle=False)
                 indices = _whole(loaded[_array_of(loaded, table)] if path.suffix == ".npz" else loaded)
             else:
-                indices = np.loadtxt(path, dtype=np.int64, ndmin=1).ravel()
+                with warnings.catch_warnings(action="ignore"):  # of an empty file, which is told below
+                    indices = np.loadtxt(path, dtype=np.int64, ndmin=1).ravel()
         except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile) as error:
             raise InputError(f"no sample of indices: {error}", where=str(path), fix=FIX) from error
     if not len(indices):

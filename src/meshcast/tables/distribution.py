@@ -13,6 +13,7 @@ look-ups drawn independently a row of c is picked `n_c = N p_c` times on average
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -141,8 +142,8 @@ class Distribution:
             sizes, weights = zipf_bins(rows, self.skew)
             return Picked(rows=sizes, shares=weights / weights.sum())
         if self.kind == "histogram":
-            pairs = np.array(self.shares)
-            return Picked(rows=np.maximum(pairs[:, 0] * rows, 1e-6), shares=pairs[:, 1])
+            pairs = np.array(_of_whole_rows([(share * rows, look_ups) for share, look_ups in self.shares]))
+            return Picked(rows=pairs[:, 0], shares=pairs[:, 1])
         if self.kind == "counts":
             return self._counted(rows)
         return Picked(rows=np.array([float(rows)]), shares=np.array([1.0]))
@@ -195,9 +196,28 @@ def parse_distribution(text: str, *, where: str = "--indices") -> Distribution:
     )  # fmt: skip
 
 
+def _of_whole_rows(classes: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Classes of (rows, share of the look-ups), the frequent ones first, none of less than a row.
+
+    A part of a row would be picked more often than there are look-ups: it is counted to the next class, the last to the one
+    before it.
+    """
+    kept: list[tuple[float, float]] = []
+    rows = shares = 0.0
+    for each, share in sorted(classes, key=lambda pair: pair[1] / pair[0], reverse=True):
+        rows, shares = rows + each, shares + share
+        if rows >= 1:
+            kept.append((rows, shares))
+            rows = shares = 0.0
+    if rows:
+        before = kept.pop() if kept else (0.0, 0.0)
+        kept.append((before[0] + rows, before[1] + shares))
+    return kept
+
+
 def _histogram(pairs: tuple[tuple[float, float], ...], text: str, where: str) -> Distribution:
     sums = [sum(column) for column in zip(*pairs, strict=True)]
-    if min(min(pair) for pair in pairs) <= 0 or max(abs(each - 1) for each in sums) > 0.01:
+    if not (all(min(pair) > 0 for pair in pairs) and all(abs(each - 1) <= 0.01 for each in sums)):
         raise UsageError(
             f"the shares of {text!r} add up to {sums[0]:g} of the rows and {sums[1]:g} of the look-ups", where=where,
             fix="write positive shares that add up to 1 on both sides",

@@ -74,10 +74,10 @@ def read_tables(source: str) -> tuple[EmbeddingTable, ...]:
             fix=f"give a CSV, JSON or TOML file; {nearest(source, list_names())}",
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets begin a CSV with a mark of its encoding
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=source, fix="give a text file") from error
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return _tables(_csv(text, source), source, path.parent)
     return _tables(_objects(path, text), source, path.parent)
 
@@ -87,6 +87,9 @@ def _csv(text: str, where: str) -> list[tuple[str, dict[str, Any]]]:
         (number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and not line.startswith("#")
     ]
     found = csv.DictReader(io.StringIO("\n".join(line for _, line in lines)), skipinitialspace=True)
+    heads = [name.strip() for name in found.fieldnames or ()]
+    if twice := [name for name in dict.fromkeys(heads) if heads.count(name) > 1]:
+        raise InputError(f"two columns {twice[0]!r}", where=f"{where}:{lines[0][0]}", fix="name every column once")
     rows = []
     for (number, _), row in zip(lines[1:], found, strict=False):
         if None in row or None in row.values():
@@ -101,8 +104,14 @@ def _csv(text: str, where: str) -> list[tuple[str, dict[str, Any]]]:
 
 def _objects(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
     where = str(path)
+    ending = path.suffix.lower()
+    if ending not in (".json", ".toml") and not text.lstrip().startswith(("{", "[")):
+        raise InputError(
+            "is neither CSV, JSON nor TOML by its name, nor JSON by what it begins with", where=where,
+            fix="name it .csv, .json or .toml",
+        )  # fmt: skip
     try:
-        content = tomllib.loads(text) if path.suffix == ".toml" else json_value(text, where=where)
+        content = tomllib.loads(text) if ending == ".toml" else json_value(text, where=where)
     except tomllib.TOMLDecodeError as error:
         raise InputError(str(error), where=where, fix="write [[tables]] with rows = ..., dim = ...") from error
     constraints = content.get("constraints", {}) if isinstance(content, Mapping) else {}
@@ -142,8 +151,13 @@ def _tables(found: Sequence[tuple[str, dict[str, Any]]], source: str, folder: Pa
 
 def _table(found: Mapping[str, Any], number: int, where: str, folder: Path) -> EmbeddingTable:
     said: dict[str, Any] = {}
+    called: dict[str, str] = {}
     for name, value in _ours(found, where):
+        if value is None:
+            continue
         known = _OTHER_NAMES.get(name, name)
+        if called.setdefault(known, name) != name:
+            raise InputError(f"{called[known]!r} and {name!r} say the same thing", where=where, fix="leave one out")
         if known in _NAMES:
             said[known] = f"zipf:{value}" if name == "zipf" else value
         elif name not in _IGNORED:

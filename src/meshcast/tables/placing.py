@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from meshcast.base import UsageError
 from meshcast.tables.kernels import EmbeddingKernels
 from meshcast.tables.kinds import RankKind, RankKinds
 from meshcast.tables.sharding import Sharding, ShardLoad, TrainerRanks, loads, shardings
@@ -72,8 +73,22 @@ class ShardingProblem:
 
     @cached_property
     def options(self) -> list[list[Sharding]]:
-        """Every table's ways."""
-        return [list(shardings(each, self.ranks, most_data_bytes=self.most_data_bytes)) for each in self.tables]
+        """Every table's ways.
+
+        Raises:
+            UsageError: A table can take none of those that its file allows.
+        """
+        found = [list(shardings(each, self.ranks, most_data_bytes=self.most_data_bytes)) for each in self.tables]
+        for table, ways in zip(self.tables, found, strict=True):
+            if not ways:
+                on = f"{self.ranks.devices} devices in nodes of {self.ranks.node}"
+                raise UsageError(
+                    f"{table.rows:,} rows of {table.dim} columns on {on} cannot be shared out {', '.join(table.ways)}-wise",
+                    where=f"ways of {table.name}",
+                    fix="rows need a device each, columns go in parts of 32 or more, table-row and grid need whole nodes, "
+                    "two or more: allow `table` as well, or take other devices",
+                )
+        return found
 
     @cached_property
     def weights(self) -> list[float]:

@@ -37,9 +37,14 @@ def placed_tables(content: Any, tables: Sequence[EmbeddingTable], ranks: Trainer
     Raises:
         UsageError, InputError: It is no plan of these tables on these ranks.
     """
+    if isinstance(content, dict) and isinstance(content.get("plan"), list):
+        content = content["plan"]  # as `meshcast tables plan --json` has it
     if not isinstance(content, list) or not all(isinstance(each, dict) and "table" in each for each in content):
         raise InputError("is no list of tables", where=where, fix=FIX)
-    found = {str(each["table"]): each for each in content}
+    found: dict[str, dict[str, Any]] = {}
+    for each in content:
+        if found.setdefault(str(each["table"]), each) is not each:
+            raise InputError(f"says twice where {each['table']!r} is", where=where, fix=FIX)
     for table in tables:
         if table.name not in found:
             raise InputError(
@@ -50,8 +55,10 @@ def placed_tables(content: Any, tables: Sequence[EmbeddingTable], ranks: Trainer
 
 def _placed(said: dict[str, Any], table: EmbeddingTable, ranks: TrainerRanks, where: str) -> PlacedTable:
     way = way_named(str(said.get("sharding", said.get("sharding_type"))), where)
-    on = said.get("ranks", [])
-    if not isinstance(on, list) or not all(isinstance(rank, int) and 0 <= rank < ranks.devices for rank in on):
+    on = said.get("ranks", said.get("places", []))
+    if "ranks" not in said and way in ("table-row", "grid") and isinstance(on, list):
+        on = [node * ranks.node for node in on if isinstance(node, int)]  # our own plans say nodes
+    if not isinstance(on, list) or not all(type(rank) is int and 0 <= rank < ranks.devices for rank in on):
         raise InputError(f"ranks {on!r} of {ranks.devices}", where=where, fix=FIX)
     if way in ("row", "data"):
         return PlacedTable(sharding=Sharding(way=way))

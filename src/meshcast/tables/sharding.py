@@ -89,7 +89,7 @@ def shardings(table: EmbeddingTable, ranks: TrainerRanks, *, most_data_bytes: fl
     """Every way that a table can take on these ranks; tables up to so many bytes may be on all of them."""
     allowed = table.ways or ("table", "column", "row", "table-row", "grid", "data")
     parts = [k for k in _divisors(table.dim) if k > 1 and table.dim // k >= LEAST_COLUMNS]
-    if "table" in allowed:
+    if "table" in allowed or ranks.devices == 1:  # on one device every way is the whole table
         yield Sharding(way="table")
     if ranks.devices == 1:
         return

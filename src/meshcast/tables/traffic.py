@@ -110,7 +110,9 @@ def traffic_of(work: LookUps, device: Device) -> Traffic:
     near = NEAR_SHARE * (device.core.shared_memory_bytes if device.core is not None else UNKNOWN_L1) / row
     held = CACHE_SHARE * device.cache_bytes / row
     grouped = max(1.0, LINE_ELEMENTS / dim)
-    pooling, reach = look_ups / work.bags, math.sqrt(3) * work.spread  # of lengths spread evenly around their mean
+    pooling = look_ups / work.bags
+    # Of lengths spread evenly around their mean; no bag has more than all look-ups.
+    reach = min(math.sqrt(3) * work.spread, max(0.0, look_ups - pooling))
     longest = pooling + reach * (grouped - 1) / (grouped + 1)
     runs, missed, different = _runs(picked, look_ups, dim), picked.misses(look_ups, held), picked.different(look_ups)
     return Traffic(

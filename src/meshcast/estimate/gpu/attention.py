@@ -186,7 +186,7 @@ def attention(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         dram_bytes=moved.dram_bytes + cleared.dram_bytes,
         matrix_joules=matrix_joules(flops, rate, machine.device) * reached.joules,
         instructions=kernel.vector_flops,
-        formula="t = n launch + |max(last, |mma, exp|_o + tail last), mem|_p + clear",
+        formula="t = n launch + |max(last, both + tail last), mem|_p + clear",
         terms=(
             *machine.named(
                 ("FLOPs", "F", flops, "FLOP"),
@@ -196,6 +196,7 @@ def attention(kernel: Kernel, machine: GpuMachine) -> GpuWork:
                 ("products", "mma = F pad waste/P", products, "s"),
                 ("exponentials that products do not hide", "exp", exponentials, "s"),
                 ("norm that joins these two", "o", reached.overlap, ""),
+                ("the two together", "both = |mma, exp|_o", shared, "s"),
                 ("tiles of 128 queries", "tiles", tiles, ""),
                 ("the longest tile on its SM", "last", longest, "s"),
                 ("share of it that others wait for", "tail", p.flash_tail, ""),

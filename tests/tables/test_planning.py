@@ -223,6 +223,10 @@ def test_collectives_wait_for_each_other_on_the_wires() -> None:
     # Three buckets are full before the pooled rows' gradients, at 1, 2 and 3 after the first pooled rows: they end at 7, the
     # gradients at 8, the last bucket at 10; the first pooled rows take 1.
     assert done.step_s == pytest.approx(11.0)
+    # For 3 of the 4 that gradients of pooled rows are waited for the wires carry buckets: what travels 2 is not exposed for 5.
+    assert {name: each[0] for name, each in done.waited.items()} == pytest.approx(
+        {"ranks": 0.0, "pooled": 2.0, "indices": 0.0, "reduced": 4.0}
+    )
 
 
 def test_slow_and_small_ranks_get_fewer_tables() -> None:

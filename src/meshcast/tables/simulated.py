@@ -16,6 +16,7 @@ that a search is guided by.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -68,6 +69,8 @@ class SimulatedStep:
     arrived: float = 0.0
     step_s: float = 0.0
     waited: dict[str, Floats] = field(default_factory=dict)
+    # What the wires carried, from when until when: that of this step and of the one before.
+    carried: deque[tuple[str, float, float]] = field(default_factory=lambda: deque(maxlen=2 * (MOST_BUCKETS + 3)))
 
     def __post_init__(self) -> None:
         self.clock = np.zeros_like(self.work.look_ups)
@@ -83,18 +86,28 @@ class SimulatedStep:
                 break
         return self
 
-    def _sent(self, ready: float, seconds: float) -> float:
+    def _sent(self, what: str, ready: float, seconds: float) -> float:
         """When a collective has arrived that is ready then."""
         if seconds <= 0:
             return ready
-        self.wire = max(self.wire, ready) + seconds
+        begun = max(self.wire, ready)
+        self.wire = begun + seconds
+        self.carried.append((what, begun, self.wire))
         return self.wire
 
     def _wait(self, what: str, until: float, others: float = 0.0) -> None:
-        """Every rank waits for something that began when the last of them, at `others`, had come to it."""
-        late = np.maximum(others - self.clock, 0.0)
-        self.waited["ranks"] += late
-        self.waited[what] += np.maximum(until - self.clock, 0.0) - late
+        """Every rank waits for something that began when the last of them, at `others`, had come to it.
+
+        While the wires carry something else before it, that is what is waited for: nothing is exposed for longer than it travels.
+        """
+        begun = np.maximum(self.clock, others)
+        left = np.maximum(until - begun, 0.0)
+        self.waited["ranks"] += np.maximum(others - self.clock, 0.0)
+        for carried, first, last in self.carried:
+            during = np.maximum(np.minimum(last, until) - np.maximum(first, begun), 0.0)
+            self.waited[carried] += during
+            left = left - during
+        self.waited[what] += np.maximum(left, 0.0)
         self.clock = np.maximum(self.clock, until)
 
     def _step(self) -> None:
@@ -102,12 +115,12 @@ class SimulatedStep:
         begun = float(self.clock.max())
         if work.pipelined:
             self._wait("indices", self.arrived)
-            self.arrived = self._sent(begun, work.indices)
+            self.arrived = self._sent("indices", begun, work.indices)
         else:
-            self._wait("indices", self._sent(begun, work.indices), begun)
+            self._wait("indices", self._sent("indices", begun, work.indices), begun)
         self.clock = self.clock + work.look_ups
         ready = float(self.clock.max())
-        pooled = self._sent(ready, work.pooled)
+        pooled = self._sent("pooled", ready, work.pooled)
         self.clock = self.clock + dense["bottom_forward_s"]
         if work.pooled:
             self._wait("pooled", pooled, ready)
@@ -120,11 +133,11 @@ class SimulatedStep:
         each = work.reduced / work.buckets
         early = sum(moment < ready for moment in full)
         for moment in full[:early]:
-            self._sent(moment, each)
-        gradients = self._sent(ready, work.pooled)
+            self._sent("reduced", moment, each)
+        gradients = self._sent("pooled", ready, work.pooled)
         reduced = self.wire
         for moment in full[early:]:
-            reduced = self._sent(moment, each)
+            reduced = self._sent("reduced", moment, each)
         self.clock = self.clock + dense["bottom_backward_s"]
         if work.pooled:
             self._wait("pooled", gradients, ready)

@@ -11,8 +11,8 @@ from meshcast.estimate.explanation import Explanation
 def by_formula(told: Explanation) -> float:
     """The time of an explanation, from its terms alone.
 
-    Names beside each other are multiplied (`n launch`), `|a, b|_p` is a p-norm, `X, at least Y` the longer one, and `X, of a, b`
-    brings the longest and the sum of its parts.
+    Names beside each other are multiplied (`n launch`), `|a, b|_p` is a p-norm, which may have others inside, `X, at least Y` the longer
+    one, and `X, of a, b` brings the longest and the sum of its parts.
     """
     values = {term.symbol.partition(" =")[0]: term.value for term in told.terms if term.symbol != "t"}
     formula, _, parts = told.formula.removeprefix("t = ").partition(", of ")
@@ -42,12 +42,11 @@ def evaluated(expression: str, values: Mapping[str, float]) -> float:
         names[f"_{number}"] = names.pop(symbol)
         expression = expression.replace(symbol, f"_{number}")
 
-    def norm(*seconds: float) -> float:
+    def norm(power: float, *seconds: float) -> float:
         longest = max(seconds)
-        return (
-            longest * sum((each / longest) ** values["p"] for each in seconds) ** (1 / values["p"]) if longest else 0.0
-        )
+        return longest * sum((each / longest) ** power for each in seconds) ** (1 / power) if longest else 0.0
 
-    expression = re.sub(r"\|([^|]*)\|_p", r"norm(\1)", expression)
+    while (inner := re.sub(r"\|([^|]*)\|_([a-z])\b", r"norm(\2, \1)", expression)) != expression:
+        expression = inner  # norms inside norms: the innermost first
     expression = re.sub(r"(?<=[\w)])\s+(?=[\w(])", " * ", expression)
     return float(eval(expression, {"max": max, "norm": norm}, names))

@@ -110,3 +110,7 @@ def test_by_command(tmp_path: Path) -> None:
     assert suite.exit_code == 0, suite.output
     (row,) = json.loads((tmp_path / "s" / "suite.json").read_text())["graphs"]
     assert row["memory_bytes"] == pytest.approx(1e9, rel=1e-6)
+    for flags in (["-o", str(tmp_path / "g"), "--count", "2"], ["--suite", str(tmp_path / "t"), "--nodes", "20"]):
+        unheeded = run.invoke(app, ["generate", "--like", "gpt", *flags]).exception
+        assert isinstance(unheeded, UsageError), flags
+        assert unheeded.where == flags[2]

@@ -193,6 +193,19 @@ def test_a_suite_is_what_its_manifest_lists(tmp_path: Path) -> None:
         write_suite(learnt([chain(40)]), tmp_path / "suite", likes=["one"], seed=5, count=2)
 
 
+def test_a_suite_that_ends_half_way_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing like 'unheard'"):
+        write_suite(learnt([chain(40)]), tmp_path / "suite", likes=["one", "unheard"], seed=5, count=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_suite_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "suite").write_text("mine")
+    with pytest.raises(UsageError, match="is a file"):
+        write_suite(learnt([chain(40)]), tmp_path / "suite", likes=["one"], seed=5, count=1)
+    assert (tmp_path / "suite").read_text() == "mine"
+
+
 def test_distances_tell_chance_from_structure() -> None:
     real = [chain(length) for length in (30, 60)]
     random = np.random.default_rng(0)

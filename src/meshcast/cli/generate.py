@@ -17,7 +17,9 @@ def generate_command(
         list[str] | None,
         typer.Option("--like", metavar="NAME", help="A model or family (decoder, gpt, vit, ...) that was learnt from."),
     ] = None,
-    nodes: Annotated[int, typer.Option("--nodes", help="Kernels and collectives of a rank.", min=1)] = 1000,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", help="With -o: kernels and collectives of a rank; 1000 by default.", min=1)
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same gives the same graph.", min=0)] = 0,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="PREFIX", help="Where the traces go: PREFIX.RANK.et.")
@@ -28,7 +30,9 @@ def generate_command(
             "--suite", metavar="FOLDER", help="A set of traces with a manifest, like each --like, or each family."
         ),
     ] = None,
-    count: Annotated[int, typer.Option("--count", help="With --suite: graphs like each.", min=1)] = 4,
+    count: Annotated[
+        int | None, typer.Option("--count", help="With --suite: graphs like each; 4 by default.", min=1)
+    ] = None,
     step_time: Annotated[
         str | None,
         typer.Option("--step-time", metavar="TIME", help="Sized so that a step takes this long on --on: 50ms."),
@@ -51,6 +55,12 @@ def generate_command(
         raise UsageError(
             "one of -o and --suite is needed", where="generate", fix="-o PREFIX for one graph, --suite FOLDER"
         )
+    unheeded = ("--count", count, "-o") if suite is None else ("--nodes", nodes, "--suite")
+    if unheeded[1] is not None:
+        raise UsageError(
+            f"is not heeded with {unheeded[2]}", where=unheeded[0],
+            fix="--count is of a suite, whose graphs have sizes of their own; --nodes is of one graph with -o",
+        )  # fmt: skip
     if on is not None and step_time is None:
         raise UsageError(
             "a device is given and no step", where="--on", fix="add --step-time, which is that of a device"
@@ -64,7 +74,7 @@ def generate_command(
     model = shipped_model()
     if suite is not None:
         with ending_at_once(as_json=json), patience("generating"):
-            manifest = write_suite(model, suite, likes=like or [], seed=seed, count=count, conditions=conditions)
+            manifest = write_suite(model, suite, likes=like or [], seed=seed, count=count or 4, conditions=conditions)
         if json:
             emit_json(manifest)
             return
@@ -75,7 +85,7 @@ def generate_command(
     if out is None or not like or len(like) != 1:
         raise UsageError("a graph is like one model", where="--like", fix="give --like NAME once")
     with ending_at_once(as_json=json), patience("generating"):
-        made = grow_for(model, like[0], nodes, seed, conditions)
+        made = grow_for(model, like[0], nodes or 1000, seed, conditions)
         graph = made.graph
         files = write_graph(graph, out, memory=memory is not None)
     collectives = sum(node.is_collective for node in graph.nodes)

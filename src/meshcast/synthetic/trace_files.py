@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from meshcast.base import whole_files
+from meshcast.base import Staged, whole_files
 from meshcast.chakra import (
     COLLECTIVE_CODES,
     Attribute,
@@ -45,11 +45,18 @@ def write_graph(graph: OpGraph, prefix: Path, *, first_alone: bool = False, memo
         UsageError: They cannot be written there.
     """
     with whole_files(prefix) as staged:
-        written = []
-        for path, content in _files(graph, prefix, first_alone, memory):
-            staged.path(path).write_bytes(content)
-            written.append(path)
-        return written
+        return stage_graph(staged, graph, prefix, first_alone=first_alone, memory=memory)
+
+
+def stage_graph(
+    staged: Staged, graph: OpGraph, prefix: Path, *, first_alone: bool = False, memory: bool = False
+) -> list[Path]:
+    """The files of `write_graph` among others that are put in their places together."""
+    written = []
+    for path, content in _files(graph, prefix, first_alone, memory):
+        staged.path(path).write_bytes(content)
+        written.append(path)
+    return written
 
 
 def _files(graph: OpGraph, prefix: Path, first_alone: bool, memory: bool) -> Iterator[tuple[Path, bytes]]:

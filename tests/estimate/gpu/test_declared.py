@@ -22,3 +22,17 @@ def test_operations_of_a_call_that_says_no_results_are_shared_by_threads(on: str
     found = estimate_each((plain, busy), device, estimators)
     assert found[plain].time == pytest.approx(1e8 / device.memory_bandwidth, rel=0.4)
     assert found[busy].time == pytest.approx(found[plain].time, rel=0.1)
+
+
+def test_a_call_of_products_is_limited_by_them_and_not_by_memory() -> None:
+    """7 TFLOP at some 900 TFLOP/s take 7 ms and more, 3.5 GB at 3.35 TB/s take one: arithmetic is what limits."""
+    device = resolve("h100-sxm").device
+    estimators, _ = chosen_estimators(Options(on="h100-sxm"), device)
+    product, copy = (
+        Kernel(name="call", kind=KernelKind.CUSTOM, dtype="bf16", matrix_flops=flops, read_bytes=3_500_000_000)
+        for flops in (7e12, 7e9)
+    )
+    found = estimate_each((product, copy), device, estimators)
+    assert found[product].time > 0.007
+    assert (found[product].limited_by, found[copy].limited_by) == ("compute", "memory")
+    assert found[product].compute_time > 0.9 * found[product].time

@@ -30,8 +30,9 @@ def declared(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     terms = machine.named(("products", "mma", products, "s"))
     formula = f"{moved.formula}, at least launch + mma"
     return replace(
-        moved, time=time, compute=compute, matrix_joules=joules, formula=formula, terms=(*moved.terms, *terms)
-    )
+        moved, time=time, compute=compute, computing=max(moved.arithmetic, products), matrix_joules=joules,
+        formula=formula, terms=(*moved.terms, *terms),
+    )  # fmt: skip
 
 
 def other(kernel: Kernel, machine: GpuMachine) -> GpuWork:

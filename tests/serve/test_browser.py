@@ -151,6 +151,33 @@ def test_controls_compare_and_share(tab: Any, browser: Any) -> None:
     other.close()
 
 
+def test_four_configurations_stand_side_by_side(tab: Any, address: str) -> None:
+    """Each card has its own command's number, and the four are all there may be."""
+    asked = [("dgx-h100", 4, "fsdp=4"), ("dgx-h100", 4, "fsdp=2,tp=2"), ("h200", 2, "tp=2"), ("dgx-b200", 2, "fsdp=2")]
+    tab.goto(_link(address, *({**TINY, "on": [on], "devices": count, "plan": plan} for on, count, plan in asked)))
+    _settled(tab, cards=4)
+    for card, (on, _, plan) in enumerate(asked):
+        told = _asked("llama3-tiny", "--on", on, "--plan", plan, "--set", "batch=8", "--set", "mode=forward")
+        assert _read(tab, "step_time", card=card) == told["step_time_s"]
+    assert not tab.locator(".add:enabled").count()
+
+
+def test_a_pasted_configuration_is_predicted(tab: Any, tmp_path: Path) -> None:
+    _settled(tab)
+    config = {
+        "model_type": "llama", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 512,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tab.click("#kind-config")
+    tab.fill("#config", json.dumps(config))
+    tab.locator("#config").blur()
+    tab.wait_for_selector('[data-card="0"] h2:has-text("config.json")')
+    _settled(tab)
+    words = ("--on", "dgx-h100", "--plan", "fsdp=4", "--set", "batch=8", "--set", "mode=forward")
+    assert _read(tab, "step_time") == _asked(str(tmp_path / "config.json"), *words)["step_time_s"]
+
+
 def test_a_link_opens_in_the_page_that_is_open_and_may_call_things_otherwise(tab: Any, address: str) -> None:
     """A link differs from the page's own address behind the `#` alone, for which browsers load nothing."""
     _settled(tab)

@@ -11,8 +11,8 @@ from meshcast.estimate.explanation import Explanation
 def by_formula(told: Explanation) -> float:
     """The time of an explanation, from its terms alone.
 
-    Names beside each other are multiplied (`n launch`), `|a, b|_p` is a p-norm, which may have others inside, `X, at least Y` the longer
-    one, and `X, of a, b` brings the longest and the sum of its parts.
+    Names beside each other are multiplied (`n launch`), `|a, b|_p` is a p-norm, which may have others inside,
+    `X, at least Y` the longer one, and `X, of a, b` brings the longest and the sum of its parts.
     """
     values = {term.symbol.partition(" =")[0]: term.value for term in told.terms if term.symbol != "t"}
     formula, _, parts = told.formula.removeprefix("t = ").partition(", of ")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from meshcast.base.errors import UsageError
 from meshcast.chakra import Node, NodeType, NodeValues, read_trace, trace_bytes
 from meshcast.jobs.traced import find_traces
 from meshcast.recorded import share_traces, verify_shared
@@ -58,3 +59,12 @@ def test_traces_without_durations_are_shared_too(tmp_path: Path) -> None:
     assert isinstance(size, int)
     assert size != 1000
     assert abs(size / 1000 - 1) <= said["bound"] + 1e-3
+
+
+def test_originals_are_not_in_the_folder_that_is_handed_on(tmp_path: Path) -> None:
+    original = find_traces(linked(tmp_path))
+    folder = next(iter(original.by_rank.values())).parent
+    before = sorted(folder.iterdir())
+    with pytest.raises(UsageError, match="holds the originals"):
+        share_traces(original, folder)
+    assert sorted(folder.iterdir()) == before

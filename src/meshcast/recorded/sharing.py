@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, UnsupportedError, whole_files
+from meshcast.base import InputError, UnsupportedError, UsageError, whole_files
 from meshcast.chakra import Attribute, ChakraTrace, Node, NodeType, groups_path, rank_path, read_trace, trace_bytes
 from meshcast.evidence import class_of_name
 from meshcast.jobs import TraceFiles, find_traces, read_groups
@@ -45,7 +45,10 @@ def share_traces(files: TraceFiles, out: Path, coarseness: float = 0.0) -> dict[
 
     Raises:
         InputError: A trace cannot be read, or something that should be gone is still there: then nothing is written.
+        UsageError: The folder holds the originals.
     """
+    if out.resolve() in {path.resolve().parent for path in files.by_rank.values()}:
+        raise UsageError("holds the originals", where=str(out), fix="give another folder: this one may be handed on")
     traces = {rank: read_trace(path) for rank, path in files.by_rank.items()}
     names: dict[str, str] = {}
     prefix = out / NAME

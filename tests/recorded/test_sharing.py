@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from meshcast.base.errors import UsageError
 from meshcast.chakra import Node, NodeType, NodeValues, read_trace, trace_bytes
 from meshcast.jobs.traced import find_traces
 from meshcast.recorded import share_traces, verify_shared
@@ -58,3 +59,25 @@ def test_traces_without_durations_are_shared_too(tmp_path: Path) -> None:
     assert isinstance(size, int)
     assert size != 1000
     assert abs(size / 1000 - 1) <= said["bound"] + 1e-3
+
+
+def test_originals_are_not_in_the_folder_that_is_handed_on(tmp_path: Path) -> None:
+    original = find_traces(linked(tmp_path))
+    folder = next(iter(original.by_rank.values())).parent
+    before = sorted(folder.iterdir())
+    with pytest.raises(UsageError, match="holds the originals"):
+        share_traces(original, folder)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_names_of_groups_are_taken_out_and_searched_for(tmp_path: Path) -> None:
+    said: dict[str, int | str] = {"comm_type": 0, "comm_size": 1000, "pg_name": "acme_group", "duration_ns": 7000}
+    node = Node(number=1, name="sum", kind=NodeType.COLLECTIVE, attributes=said)
+    for rank in range(2):
+        (tmp_path / f"a.{rank}.et").write_bytes(trace_bytes([node]))
+    (tmp_path / "a.comm_groups.json").write_text('{"acme_group": [0, 1]}')
+    original = find_traces(tmp_path / "a")
+    share_traces(original, tmp_path / "shared")
+    assert all(b"acme" not in path.read_bytes() for path in (tmp_path / "shared").iterdir())
+    assert (tmp_path / "shared" / "shared.comm_groups.json").read_text() == '{"1": [0, 1]}\n'
+    assert verify_shared(original, original) == ["acme_group"]

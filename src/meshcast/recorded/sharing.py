@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, UnsupportedError, whole_files
+from meshcast.base import InputError, UnsupportedError, UsageError, whole_files
 from meshcast.chakra import Attribute, ChakraTrace, Node, NodeType, groups_path, rank_path, read_trace, trace_bytes
 from meshcast.evidence import class_of_name
 from meshcast.jobs import TraceFiles, find_traces, read_groups
@@ -45,13 +45,20 @@ def share_traces(files: TraceFiles, out: Path, coarseness: float = 0.0) -> dict[
 
     Raises:
         InputError: A trace cannot be read, or something that should be gone is still there: then nothing is written.
+        UsageError: The folder holds the originals.
     """
+    if out.resolve() in {path.resolve().parent for path in files.by_rank.values()}:
+        raise UsageError("holds the originals", where=str(out), fix="give another folder: this one may be handed on")
     traces = {rank: read_trace(path) for rank, path in files.by_rank.items()}
     names: dict[str, str] = {}
     prefix = out / NAME
-    groups = {name: list(ranks) for name, ranks in read_groups(files.groups).items()}
+    listed = read_groups(files.groups)
+    numbers = _group_numbers({*listed, *(name for trace in traces.values() for name in _group_names(trace))})
+    groups = {numbers[name]: list(ranks) for name, ranks in listed.items()}
     contents = {
-        rank_path(prefix, rank): trace_bytes(_renumbered([_plain(node, names, coarseness) for node in trace.nodes]))
+        rank_path(prefix, rank): trace_bytes(
+            _renumbered([_plain(_with_group(node, numbers), names, coarseness) for node in trace.nodes])
+        )
         for rank, trace in traces.items()
     }
     found = leaks(contents.values(), traces.values())
@@ -84,6 +91,24 @@ def _replayed(files: TraceFiles) -> float | None:
         return understood(files).run.duration
     except UnsupportedError:
         return None
+
+
+def _group_names(trace: ChakraTrace) -> set[str]:
+    return {said for node in trace.nodes if isinstance(said := node.attributes.get("pg_name"), str)}
+
+
+def _group_numbers(names: set[str]) -> dict[str, str]:
+    """Groups by numbers: those that are one stay, as 0 is that of all ranks; names get the ones behind them."""
+    told = sorted(name for name in names if not name.isdecimal())
+    first = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
+    return {name: name for name in names} | {name: str(first + place) for place, name in enumerate(told) if name}
+
+
+def _with_group(node: Node, numbers: dict[str, str]) -> Node:
+    said = node.attributes.get("pg_name")
+    if not isinstance(said, str):
+        return node
+    return replace(node, attributes={**node.attributes, "pg_name": numbers[said]})
 
 
 def _renumbered(nodes: Sequence[Node]) -> list[Node]:
@@ -132,12 +157,12 @@ def _kind(node: Node) -> str:
 
 
 def leaks(contents: Iterable[bytes], traces: Iterable[ChakraTrace]) -> list[str]:
-    """Names of nodes, and paths and shapes anywhere in the texts of traces, that are found in the bytes of others."""
+    """Names of nodes and groups, and paths and shapes anywhere in the texts of traces, that are found in the bytes of others."""
     whole = b"\0".join(contents)
     names: set[str] = set()
     told: set[str] = set()
     for trace in traces:
-        names |= {node.name for node in trace.nodes}
+        names |= {node.name for node in trace.nodes} | {name for name in _group_names(trace) if not name.isdecimal()}
         for text in _texts(trace):
             told.update(each for pattern in (_PATH, _SHAPE) for each in pattern.findall(text))
     words = {name for name in names if not _PLAIN.fullmatch(name)} | told

@@ -20,7 +20,7 @@ SMALLER = (
     (r"--nodes 2000", "--nodes 60"), (r"--batch 65536", "--batch 512"),
     (r"--jobs 2", "--jobs 1"), (r"--sample 100", "--sample 2"),
     (r"mlperf-dcnv2 --on dgx-h100 --devices 8", "tables.csv --on dgx-h100 --devices 2"),
-    (r"--suite suite", "--suite suite --count 1 --nodes 40"),
+    (r"--suite suite", "--suite suite --count 1"),
     (r"^(meshcast plan .*)$", r"\1 --plan remat=full,tp=1,pp=1,mbs=1 --engine in-process --fidelity roofline"),
     (r"^(meshcast explore .*)$", r"\1 --engine in-process"), (r"^(meshcast (predict|report) .*)$", r"\1 --lowering modelled"),
 )  # fmt: skip

@@ -33,6 +33,11 @@ def test_the_rest_is_layers_and_points_by_what_became_of_the_others() -> None:
     now = left or 0.0
     assert pace.share(left) == 0.5
     assert pace.share(10 * now) == 0.5  # it never goes back
+    before, now = (
+        now,
+        now * 2,
+    )  # and does not stand still where ten times as much is left as was thought: 1 of 11 parts is done
+    assert pace.share(10 * before) == pytest.approx(0.5 + 0.5 / 11)
 
 
 @pytest.mark.parametrize("objectives", [("time",), ("time", "memory")])
@@ -63,4 +68,6 @@ def test_layers_of_plans_that_are_beaten_take_no_time(monkeypatch: pytest.Monkey
         searched_by_the_clock(clock, ("time",))
     found = [re.match(r"([\d,]+) of ([\d,]+) kinds", said) for said in heard]
     counts = [[int(each.replace(",", "")) for each in one.groups()] for one in found if one]
-    assert counts[-1][0] == counts[-1][1] < counts[0][1]
+    assert counts[-1][1] < counts[0][1]
+    assert "kinds" not in heard[-1]  # all that are still asked for are there: points are what is left to count
+    assert re.match(r"[\d,]+ of [\d,]+ points decided", heard[-1])

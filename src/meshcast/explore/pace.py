@@ -37,7 +37,8 @@ class SearchPace:
     top: int = 0
     clock: Callable[[], float] = field(default_factory=lambda: time.monotonic)
     _began: float = field(init=False)
-    _share: float = 0.0
+    _missing: float = 1.0
+    _told: float = field(init=False)
     _rounds: int = 0
     _first: tuple[int, float] | None = (
         None  # points that were predicted, and open, when as many were predicted as are wanted
@@ -46,7 +47,7 @@ class SearchPace:
     _works: dict[str, int] = field(default_factory=lambda: {"layers": 0, "point": 0})
 
     def __post_init__(self) -> None:
-        self._began = self.clock()
+        self._began = self._told = self.clock()
 
     def note(self, *, layers: int, points: int, seconds: float) -> None:
         """Notes works that were done side by side; those of a round with both kinds share its time equally."""
@@ -82,8 +83,17 @@ class SearchPace:
         return max(self.kinds - layers, 0) * a_layer + max(points, 0.0) * a_point
 
     def share(self, left_s: float | None) -> float:
-        """The share of the search's time that has passed; it never goes back."""
-        if left_s is not None:
-            passed = self.clock() - self._began
-            self._share = max(self._share, passed / (passed + left_s) if passed + left_s > 0 else 1.0)
-        return self._share
+        """The share of the search that is done: the time that has passed of all that it takes, by what is left now.
+
+            missing = min(left / (left + passed), missing before * left / (left + passed since then))
+
+        Where more is left than was thought it grows on as what is left gets done: it neither goes back nor stands still.
+        """
+        now = self.clock()
+        since, self._told = now - self._told, now
+        if left_s == 0:
+            self._missing = 0.0
+        elif left_s is not None:
+            passed = now - self._began
+            self._missing = min(left_s / (left_s + passed), self._missing * left_s / (left_s + since))
+        return 1.0 - self._missing

@@ -227,11 +227,11 @@ class BestFirst:
         left = self._pace.left_s(
             layers=layers, predicted=self.tally.evaluated, open_points=open_points, under_way=points
         )
-        words = [f"{layers:,} of {max(self._pace.kinds, layers):,} kinds of layers"] if self._pace.kinds else []
-        words.append(
-            f"{predicted:,} predicted, {max(open_points - points, 0):,.0f} of {self.tally.space:,} may be better"
-        )
-        tell(", ".join(words), done=self._pace.share(left), total=1, left_s=left)
+        decided = self.tally.space - max(open_points - points, 0)
+        words = f"{decided:,.0f} of {self.tally.space:,} points decided, {predicted:,} predicted"
+        if layers < self._pace.kinds:  # what is counted first is what a narrow line keeps
+            words = f"{layers:,} of {self._pace.kinds:,} kinds of layers, {words}"
+        tell(words, done=self._pace.share(left), total=1, left_s=left)
 
     def _lowest(self, cut: tuple[float, int] | None) -> tuple[list[Entry], bool]:
         """The `held` points with the lowest first bounds behind `cut`, but for what cannot be wanted; whether there are more."""

@@ -1,6 +1,6 @@
 """ASTRA-sim on a set of generated traces: its answer for every one of them, by its own roofline, beside ours.
 
-    meshcast generate --suite SUITE --seed 7 --count 2
+    meshcast generate --suite SUITE --seed 7
     python benchmarks/astra_suite.py SUITE --on dgx-h100
 
 Where AstraSim_Analytical_Congestion_Unaware is not on the PATH, every trace is still read and run by ASTRA-sim's rules here

@@ -12,7 +12,15 @@ import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.evidence.validate.astra import AstraSetting, read_astra_rows
-from meshcast.network.astra import AstraDimension, AstraNetwork, AstraSystem, astra_available, finish_ns, run_collective
+from meshcast.network.astra import (
+    AstraDimension,
+    AstraNetwork,
+    AstraSystem,
+    astra_available,
+    finish_ns,
+    run_alone,
+    run_collective,
+)
 from meshcast.network.astra.program_files import ASTRA_SIM_PROGRAMS
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "astra_sim.csv"
@@ -50,6 +58,25 @@ def test_files_go_out_and_cycles_come_back(tmp_path: Path, monkeypatch: pytest.M
     assert found.finished_ns == (100, 101, 102)
     assert found.seconds == pytest.approx(102e-9)
     assert astra_available()["Unaware"] == tmp_path / ASTRA_SIM_PROGRAMS["Unaware"]
+
+
+def test_a_job_of_one_rank_is_run_on_every_npu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ASTRA-sim has no network of one NPU."""
+    pretend(
+        tmp_path,
+        """
+import sys
+flags = dict(argument[2:].split("=", 1) for argument in sys.argv[1:])
+for rank in range(3):
+    size = len(open(flags["workload-configuration"] + f".{rank}.et", "rb").read())
+    print(f"sys[{rank}] finished, {size} cycles")
+""",
+        monkeypatch,
+    )
+    (tmp_path / "job.0.et").write_bytes(b"12345")
+    monkeypatch.chdir(tmp_path)
+    assert run_alone(Path("job"), NETWORK, SYSTEM).finished_ns == (5, 5, 5)
+    assert sorted(path.name for path in tmp_path.glob("job*")) == ["job.0.et"]
 
 
 @pytest.mark.parametrize(

@@ -27,5 +27,6 @@ from meshcast.network.astra.model import preset_system as preset_system
 from meshcast.network.astra.model import without_effect as without_effect
 from meshcast.network.astra.outside import AstraRun as AstraRun
 from meshcast.network.astra.outside import astra_available as astra_available
+from meshcast.network.astra.outside import run_alone as run_alone
 from meshcast.network.astra.outside import run_collective as run_collective
 from meshcast.network.astra.outside import run_traces as run_traces

@@ -102,6 +102,25 @@ def run_traces(
         return _read(_printed(command, folder, timeout_s), network.npus)
 
 
+def run_alone(
+    prefix: Path, network: AstraNetwork, system: AstraSystem, backend: AstraBackend = "Unaware", *,
+    memory: RemoteMemory | None = None, timeout_s: float = TIMEOUT_S,
+) -> AstraRun:  # fmt: skip
+    """ASTRA-sim's own answer for the one trace of a job of one rank, `PREFIX.0.et`.
+
+    ASTRA-sim refuses networks of one NPU (`NetworkParser::check_validity`). So every NPU of a network of some runs that
+    trace, and as it has nothing to communicate, each takes as long as one alone.
+
+    Raises:
+        UnsupportedError: The program is not there, fails, or has no answer in time.
+    """
+    with tempfile.TemporaryDirectory(prefix="meshcast-astra-") as name:
+        beside = Path(name) / "alone"
+        rank_path(beside, 0).symlink_to(rank_path(prefix, 0).absolute())
+        _same_for_others(beside, network.npus)
+        return run_traces(beside, network, system, backend, memory=memory, timeout_s=timeout_s)
+
+
 def collective_node(kind: AstraKind, size: int) -> Node:
     """The node of a collective over all NPUs."""
     attributes = {"is_cpu_op": False, "comm_type": int(COLLECTIVE_CODES[kind]), "comm_size": size}
@@ -110,8 +129,12 @@ def collective_node(kind: AstraKind, size: int) -> Node:
 
 def write_traces(prefix: Path, npus: int, nodes: list[Node]) -> None:
     """Writes `PREFIX.RANK.et` for every rank, all with the same nodes: one file under as many names."""
+    rank_path(prefix, 0).write_bytes(trace_bytes(nodes))
+    _same_for_others(prefix, npus)
+
+
+def _same_for_others(prefix: Path, npus: int) -> None:
     first = rank_path(prefix, 0)
-    first.write_bytes(trace_bytes(nodes))
     for rank in range(1, npus):
         other = rank_path(prefix, rank)
         other.unlink(missing_ok=True)  # of an earlier export

@@ -10,6 +10,7 @@ import gc
 import importlib
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -44,6 +45,13 @@ os.environ["MESHCAST_GPU_COMPILER"] = "none"
 # Half of the examples that are usual: the other half is tried when the tests are run again.
 hypothesis.settings.register_profile("half", max_examples=50)
 hypothesis.settings.load_profile("half")
+
+# Who starts the tests behind a shell's `&` or under `nohup` hands ignored signals on to them, and to the commands that they
+# interrupt.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        with contextlib.suppress(ValueError):  # not in a thread beside the main one
+            signal.signal(_number, _usual)
 
 # xdist tells its workers that a line has 80 columns; the tests see tables as a file or a pipe gets them.
 os.environ.pop("COLUMNS", None)

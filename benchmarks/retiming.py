@@ -3,8 +3,9 @@
     python benchmarks/retiming.py [--only llama3-8b]
 
 Every job is exported on eight H100 a node and on TPU v5p, read back, and timed on other devices; three of them without the shapes
-of their kernels as well. What a prediction from a trace says about itself (`jobs/traced/bounds.py`) is checked: a step beyond its
-bound ends this with exit code 1. A cell is empty where the job does not fit a device.
+of their kernels as well. All are lowered by the model: a trace of the real compiler's program keeps that compiler's order of
+collectives, which a prediction for a device that it does not compile for has not. What a prediction from a trace says about itself
+(`jobs/traced/bounds.py`) is checked: a step beyond its bound ends this with exit code 1. A cell is empty where the job does not fit a device.
 """
 
 from __future__ import annotations
@@ -84,13 +85,14 @@ def differences(job: Job, recorded: str, places: tuple[str, ...], *, shaped: boo
     with tempfile.TemporaryDirectory(prefix="meshcast-retiming-") as folder:
         prefix = Path(folder) / "job"
         coarse = {} if shaped else {"anonymise": True, "coarsen": BARELY}
-        options = Options(on=recorded, plan=job.plan, settings=job.settings)
+        options = Options(on=recorded, plan=job.plan, settings=job.settings, lowering="modelled")
         request = TraceRequest(target=job.model, options=options, out=prefix, dedup=True, memory=False, **coarse)  # type: ignore[arg-type]
         write_trace("chakra", request)
         for on in places:
             bound = bound_of(shaped=shaped, recorded=resolve(recorded).device.kind, device=resolve(on).device.kind)
             try:
-                native = predict(job.model, Options(on=on, plan=job.plan, settings=job.settings)).step_time_s
+                options = Options(on=on, plan=job.plan, settings=job.settings, lowering="modelled")
+                native = predict(job.model, options).step_time_s
             except InfeasibleError:
                 native = None
             again = predict(prefix, Options(on=on, durations="estimated")).step_time_s if native else None

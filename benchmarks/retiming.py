@@ -5,8 +5,8 @@
 Every job is exported on eight H100 a node and on TPU v5p, read back, and timed on other devices; three of them without the shapes
 of their kernels as well. All are lowered by the model: a trace of the real compiler's program keeps that compiler's order of
 collectives, which a prediction for a device that it does not compile for has not. What a prediction from a trace says about
-itself (`jobs/traced/bounds.py`) is checked: a step beyond its bound ends this with exit code 1. A cell is empty where the job does
-not fit a device.
+itself (`jobs/traced/bounds.py`) is checked: a step beyond its bound ends this with exit code 1. A cell is empty where the job
+does not fit a device.
 """
 
 from __future__ import annotations

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
+from meshcast.cli.completion import completed, model_names
 from meshcast.cli.flags import flag
 
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        autocompletion=completed(model_names),
+        metavar="TARGET...",
+        help="Files, module:function (which is run), or models of the zoo.",
+    ),
+]
 On = Annotated[str, flag("on")]
 Devices = Annotated[int | None, flag("devices")]
 MeshText = Annotated[str | None, flag("mesh")]

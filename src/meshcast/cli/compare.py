@@ -11,7 +11,7 @@ import typer
 
 from meshcast.base import file_name
 from meshcast.cli import arguments as flags
-from meshcast.cli.completion import completed, hardware_names, model_names
+from meshcast.cli.completion import completed, hardware_names
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import INTERRUPTED, patience
 
@@ -29,14 +29,7 @@ if TYPE_CHECKING:
     },
 )
 def compare_command(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            autocompletion=completed(model_names),
-            metavar="TARGET...",
-            help="Files, module:function (which is run), or models of the zoo.",
-        ),
-    ],
+    targets: flags.Targets,
     on: Annotated[
         list[str] | None,
         typer.Option(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.completion import completed, model_names
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.cli.patience import patience
 
@@ -20,14 +19,7 @@ if TYPE_CHECKING:
 
 @runs(*STAGES, without={})
 def predict_command(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            autocompletion=completed(model_names),
-            metavar="TARGET...",
-            help="Files, module:function (which is run), or models of the zoo.",
-        ),
-    ],
+    targets: flags.Targets,
     asked: FlagValues,
     tables: Annotated[
         str | None,

@@ -85,10 +85,16 @@ def with_trust(
 
 def _unlike(prediction: Prediction, options: Options) -> list[str]:
     """What sets a program apart from most that were published: experts that tokens choose among, a sequence that is shared."""
-    model = models().get(prediction.name)
-    experts = options.program.settings.get("experts", getattr(model.config, "experts", 0) if model else 0)
+    experts = options.program.settings.get("experts", _experts(prediction.name))
     several = prediction.mesh.get("expert", 1) > 1 or int(experts) > 1
     return [name for name, there in (("experts", several), ("context", prediction.mesh.get("context", 1) > 1)) if there]
+
+
+@functools.lru_cache(maxsize=64)  # points of a sweep are of few models, and each would make the whole zoo anew
+def _experts(name: str) -> int:
+    """Experts of a model of the zoo; 0 of anything else."""
+    model = models().get(name)
+    return getattr(model.config, "experts", 0) if model else 0
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 from meshcast.report.assets import STATIC as STATIC
 from meshcast.report.assets import VENDORED as VENDORED
-from meshcast.report.comparison import is_comparison as is_comparison
+from meshcast.report.comparison_folder import COMPARED as COMPARED
+from meshcast.report.comparison_folder import is_comparison as is_comparison
 from meshcast.report.contents import SECTIONS as SECTIONS
 from meshcast.report.contents import TITLES as TITLES
 from meshcast.report.contents import ReportData as ReportData

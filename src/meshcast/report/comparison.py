@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from meshcast.base import InputError, json_value, unreadable
+from meshcast.report.comparison_folder import COMPARED
 from meshcast.report.summary import Figure, figure
 from meshcast.report.tables import Cell, Table, column, table
 
-TABLE, CELLS = "table.json", "cells"
 SCHEMA = "meshcast.comparison/1"
 _STATUS = 3  # the column that says nothing where everything was answered
 # Of what is told of two fidelities: the column, its unit, and the word of the glossary.
@@ -45,18 +45,13 @@ class ComparisonSection(TypedDict):
     command: str
 
 
-def is_comparison(path: Path) -> bool:
-    """Whether a folder is a comparison's, or a file its table."""
-    return (path / TABLE).is_file() and (path / CELLS).is_dir() if path.is_dir() else path.name == TABLE
-
-
 def comparison_section(path: Path) -> ComparisonSection:
     """The section of a run folder.
 
     Raises:
         InputError: Its table is damaged, or none of ours.
     """
-    file = path / TABLE if path.is_dir() else path
+    file = path / COMPARED if path.is_dir() else path
     try:
         data = json_value(file.read_bytes(), where=str(file))
     except OSError as error:

@@ -20,7 +20,7 @@ from meshcast.base import (
 )
 from meshcast.jobs import chosen_options, predict, predict_with_job
 from meshcast.options import Options
-from meshcast.report.comparison import is_comparison
+from meshcast.report.comparison_folder import is_comparison
 from meshcast.report.contents import Kind, ReportData, folder_data, prediction_data
 from meshcast.report.exploration import is_exploration
 from meshcast.report.page import report_page

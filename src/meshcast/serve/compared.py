@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-TABLE = "table.json"
+from meshcast.report import COMPARED
+
 _BYTES = 64 * 2**20  # of a table that is read; one of thousands of cells has some
 _SAID = 3  # names of a kind that are told one by one
 
 
 def comparison_listed(folder: Path) -> dict[str, Any]:
     """A comparison as the list of runs has it; of a damaged table what is known without it."""
-    cells = [cell for cell in _cells(folder / TABLE) if isinstance(cell, dict)]
+    cells = [cell for cell in _cells(folder / COMPARED) if isinstance(cell, dict)]
     timed = [cell for cell in cells if isinstance(cell.get("step_time_s"), (int, float))]
     # A coarse fidelity is faster by what it leaves out: the fastest is that of the finest, as in its report.
     finest = [cell for cell in timed if cell.get("finest") in (None, cell.get("fidelity"))] or timed

@@ -142,10 +142,12 @@ def test_steps_of_many_are_as_wide_as_what_was_seen_is_far() -> None:
         ("llama3-tiny", "fsdp=2,cp=2", ["context"]),
         ("mixtral-tiny", "fsdp=4", ["experts"]),
         ("mixtral-tiny", "ep=4", ["experts"]),
+        ("mixtral-tiny-decode", "tp=4", ["experts"]),
     ],
 )
 def test_experts_and_shared_sequences_make_intervals_wider(model: str, plan: str, unlike: list[str]) -> None:
-    options = Options(on="dgx-h100", plan=plan, settings={"layers": "1", "batch": "8", "seq": "256"}, levers=False)
+    length = "context" if model.endswith("-decode") else "seq"
+    options = Options(on="dgx-h100", plan=plan, settings={"layers": "1", "batch": "8", length: "256"}, levers=False)
     prediction = predict(model, options)
     before = untold(prediction).interval_s
     assert before is not None

@@ -22,7 +22,7 @@ from meshcast.jobs.run_widths import grown, interval_of_many, trust_data
 from meshcast.lower import HOW_TO_INSTALL_GPU_COMPILER, found_gpu_compiler
 from meshcast.options import Options
 from meshcast.results import Prediction, Trust, UsualDistance
-from meshcast.zoo import models
+from meshcast.zoo import program_called
 
 DISTANCE_SCHEMA = "meshcast.lowering-distance/1"
 # An assumption decides a prediction where what it is about takes this share of the step, or of the memory.
@@ -90,11 +90,10 @@ def _unlike(prediction: Prediction, options: Options) -> list[str]:
     return [name for name, there in (("experts", several), ("context", prediction.mesh.get("context", 1) > 1)) if there]
 
 
-@functools.lru_cache(maxsize=64)  # points of a sweep are of few models, and each would make the whole zoo anew
 def _experts(name: str) -> int:
-    """Experts of a model of the zoo; 0 of anything else."""
-    model = models().get(name)
-    return getattr(model.config, "experts", 0) if model else 0
+    """Experts of a program of the zoo, in any of its modes; 0 of anything else."""
+    program = program_called(name)
+    return getattr(program.config, "experts", 0) if program else 0
 
 
 @functools.cache

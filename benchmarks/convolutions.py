@@ -1,6 +1,6 @@
 """Writes a folder of convolutions for `benchmarks/corpus/measure.py`: layers of networks, with both gradients and updates.
 
-    python benchmarks/convolutions.py FOLDER [--count 300]
+    python -m benchmarks.convolutions FOLDER [--count 300]
     python benchmarks/corpus/measure.py FOLDER OUT --quick --compilers 4
 
 More compilers at a time run out of the GPU's memory while cuDNN's algorithms are tried, and the best of them fail.
@@ -15,8 +15,6 @@ its id, is for judging what is set with the others.
 from __future__ import annotations
 
 import argparse
-import gzip
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,6 +24,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from benchmarks.folders import Case, write_folder
 
 SEED = 17
 MOST_FLOPS = 4e11
@@ -153,7 +153,6 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--last", type=Path, help="measurements.jsonl whose rows are to be measured after all others")
     asked = parser.parse_args()
-    (asked.folder / "programs").mkdir(parents=True, exist_ok=True)
     found: dict[str, Layer] = {}
     for layer in layers():
         found[layer.id] = layer
@@ -162,21 +161,8 @@ def main() -> None:
     if asked.last:
         known = {row["id"] for row in map(json.loads, asked.last.read_text().splitlines())}
         found = dict(sorted(found.items(), key=lambda item: item[0] in known))
-    with (asked.folder / "index.jsonl").open("w") as index:
-        for name, layer in found.items():
-            function, arguments = step(layer)
-            text = jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
-            (asked.folder / "programs" / f"{name}.mlir.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-            part = "apart" if hashlib.sha256(name.encode()).digest()[0] % 2 else "open"
-            row = {
-                "id": name,
-                "library": "layers",
-                "part": part,
-                "mode": "train",
-                "dtype": layer.dtype,
-                "group": "conv",
-            }
-            index.write(json.dumps(row) + "\n")
+    cases = [Case(name, *step(layer), dtype=layer.dtype) for name, layer in found.items()]
+    write_folder(asked.folder, cases, library="layers", group="conv", mode="train")
 
 
 if __name__ == "__main__":

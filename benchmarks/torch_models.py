@@ -2,11 +2,11 @@
 
     python benchmarks/torch_models.py FOLDER OUT [--warm 6] [--only NAME ...]
 
-FOLDER has `cases.py` (`CASES`, `build`). OUT gets `measurements.jsonl`, a row for each case and mode as it is done; rows that are
-there are left out, so that an interrupted run goes on. Every case has a process of its own. First `--warm` processes at a time
-compile (Inductor keeps on disk what it makes); nothing is timed meanwhile. Then one case after the other is measured:
-`wall_us` (a loop of steps, host clock), `event_us`, `busy_us`, `kernel_count` and `kernels` (three profiled steps), `peak_bytes`
-and `reserved_bytes` of the caching allocator.
+FOLDER has `cases.py` (`CASES`, `build`). OUT gets `measurements.jsonl`, a row for each case and mode as it is done; cases that
+have both rows are left out, so that an interrupted run goes on. Every case has a process of its own, which makes the module,
+compiles it and waits; `--warm` processes do that at a time, and nothing is timed meanwhile. Then one after the other is asked
+for its steps, eager and compiled, and ends: `wall_us` (a loop of steps, host clock), `event_us`, `busy_us`, `kernel_count` and
+`kernels` (three profiled steps), `peak_bytes` and `reserved_bytes` of the caching allocator.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ import importlib.util
 import json
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+MODES = ("eager", "compiled")
 STEPS, PROFILED = 20, 3
 CASE_S = 240.0  # that one case may take in one stage
 
@@ -39,28 +43,26 @@ def cases_of(folder: Path) -> ModuleType:
     return module
 
 
-def step_of(cases: ModuleType, name: str, *, compiled: bool) -> Callable[[], Any]:
-    """One step of the case: forward, or forward, backward and optimizer."""
+def steps_of(cases: ModuleType, name: str) -> dict[str, Callable[[], Any]]:
+    """One step of the case, eager and compiled: forward, or forward, backward and optimizer."""
     import torch
     import torch.nn.functional as F
 
     case = cases.CASES[name]
     module, args, named, targets = cases.build(name, "cuda")
-    called = torch.compile(module) if compiled else module
-    if not case.train:
-
-        def infer() -> Any:
-            with torch.no_grad():
-                return called(*args, **named)
-
-        return infer
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    if case.optimizer == "sgd":
-        optimizer: Any = torch.optim.SGD(trained, lr=1e-3, momentum=0.9)
+    if not case.train:
+        optimizer: Any = None
+    elif case.optimizer == "sgd":
+        optimizer = torch.optim.SGD(trained, lr=1e-3, momentum=0.9)
     else:
         optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=True)
 
-    def train() -> Any:
+    def infer(called: Any) -> Any:
+        with torch.no_grad():
+            return called(*args, **named)
+
+    def train(called: Any) -> Any:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=case.autocast is not None):
             found = called(*args, **named)
@@ -69,7 +71,8 @@ def step_of(cases: ModuleType, name: str, *, compiled: bool) -> Callable[[], Any
         optimizer.step()
         return loss
 
-    return train
+    step = train if case.train else infer
+    return {"eager": partial(step, module), "compiled": partial(step, torch.compile(module))}
 
 
 def measured(step: Callable[[], Any]) -> dict[str, Any]:
@@ -122,24 +125,63 @@ def measured(step: Callable[[], Any]) -> dict[str, Any]:
     }
 
 
-def one(folder: Path, name: str, mode: str, *, warm: bool) -> None:
-    """Measures or only compiles one case, and prints its row."""
+def one(folder: Path, name: str) -> None:
+    """Makes and compiles a case, says `ready` and the modes that work, and prints the row of each mode that is asked for."""
     import torch
 
-    step = step_of(cases_of(folder), name, compiled=mode == "compiled")
-    if warm:
-        for _ in range(2):
-            step()
-        torch.cuda.synchronize()
-        return
-    row = {
-        "id": name,
-        "mode": mode,
-        **measured(step),
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(),
-    }
-    print(json.dumps(row))
+    works = []
+    steps = steps_of(cases_of(folder), name)
+    for mode, step in steps.items():
+        try:
+            for _ in range(2):
+                step()
+            torch.cuda.synchronize()
+            works.append(mode)
+        except Exception as error:
+            print(f"{name} {mode}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
+    torch.cuda.empty_cache()
+    print("ready", *works, flush=True)
+    for line in sys.stdin:
+        row = {"id": name, "mode": line.strip(), **measured(steps[line.strip()])}
+        row |= {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
+        print(json.dumps(row), flush=True)
+
+
+class Waiting:
+    """A case's process."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._asks, self._answers = self._child.stdin, self._child.stdout
+
+    def line(self, begins: str) -> str:
+        """The next line that begins so, empty where the process ended or took more than `CASE_S`."""
+        late = threading.Timer(CASE_S, self._child.kill)
+        late.start()
+        try:
+            return next((line.strip() for line in self._answers if line.startswith(begins)), "")
+        finally:
+            late.cancel()
+
+    def row(self, mode: str) -> str:
+        """The row of a mode."""
+        try:
+            print(mode, file=self._asks, flush=True)
+        except BrokenPipeError:
+            return ""
+        return self.line("{")
+
+    def end(self) -> str:
+        """Ends the process; what it said last of errors."""
+        self._child.kill()
+        self._child.wait()
+        self._errors.seek(0)
+        return "".join(self._errors.read().splitlines()[-1:])
 
 
 def main() -> None:
@@ -149,46 +191,41 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--warm", type=int, default=6, help="processes that compile at a time")
     parser.add_argument("--only", nargs="*", default=None)
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
-        name, mode, stage = asked.one
-        one(asked.folder, name, mode, warm=stage == "warm")
+        one(asked.folder, asked.one)
         return
     asked.out.mkdir(parents=True, exist_ok=True)
     kept = asked.out / "measurements.jsonl"
     done = (
         {(row["id"], row["mode"]) for row in map(json.loads, kept.read_text().splitlines())} if kept.exists() else set()
     )
-    names = [name for name in cases_of(asked.folder).CASES if asked.only is None or name in asked.only]
+    names = [
+        name
+        for name in cases_of(asked.folder).CASES
+        if (asked.only is None or name in asked.only) and any((name, mode) not in done for mode in MODES)
+    ]
 
-    def child(name: str, mode: str, stage: str) -> str:
-        command = [sys.executable, __file__, str(asked.folder), str(asked.out), "--one", name, mode, stage]
-        try:
-            found = subprocess.run(command, capture_output=True, text=True, timeout=CASE_S, check=False)
-        except subprocess.TimeoutExpired:
-            print(f"{name} {mode} {stage}: more than {CASE_S:.0f} s", flush=True)
-            return ""
-        if found.returncode:
-            print(f"{name} {mode} {stage}: {found.stderr.strip().splitlines()[-1:]}", flush=True)
-            return ""
-        return found.stdout
+    def ready(name: str) -> tuple[Waiting, list[str]]:
+        child = Waiting([sys.executable, __file__, str(asked.folder), str(asked.out), "--one", name])
+        return child, child.line("ready").split()[1:]
 
     with kept.open("a") as rows:
         began = time.perf_counter()
         with ThreadPoolExecutor(asked.warm) as pool:
-            list(
-                pool.map(lambda name: child(name, "compiled", "warm") if (name, "compiled") not in done else "", names)
-            )
+            children = list(pool.map(ready, names))
         print(f"compiled after {time.perf_counter() - began:.0f} s", flush=True)
-        for mode in ("eager", "compiled"):
-            for name in names:
-                if (name, mode) in done:
-                    continue
-                if row := child(name, mode, "measure").strip():
-                    rows.write(row.splitlines()[-1] + "\n")
+        for name, (child, works) in zip(names, children, strict=True):
+            for mode in works:
+                if (name, mode) not in done and (row := child.row(mode)):
+                    rows.write(row + "\n")
                     rows.flush()
-                    print(f"{name} {mode}: {json.loads(row.splitlines()[-1])['wall_us']:.0f} us", flush=True)
+                    done.add((name, mode))
+                    print(f"{name} {mode}: {json.loads(row)['wall_us']:.0f} us", flush=True)
+            said = child.end()
+            if any((name, mode) not in done for mode in MODES):
+                print(f"{name}: {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -39,14 +39,14 @@ _HALF = "half of what Simple takes"
 _TEXTBOOK = {"share": 1.0, "rings_share": 1.0}
 # What the library itself reckons with goes before what siblings have, by how names of technologies begin. NCCL's rates of
 # links (topo.h): 20, 20, 20.6 and 40.1 GB/s of an NVLink of 25, 25, 25 and 50, 12 of PCIe 3 x16 (16 GB/s), 12 of a card of
-# 100 Gbit/s; its nvlsEfficiency, and the base latencies of rings: 6.6 us with LL, 14 with LL128, 8.4 with Simple (tuning.cc). Staged in host memory, cards behind one
-# PCIe switch share its way up (NCCL's issue 1086), usually four of them (its issue 1639, nccl-tests' issue 307), and a slice of
-# Simple is written whole before it is read: two of eight steps of a buffer of 4 MiB (init.cc, collectives.h), on PCIe 4.
-# Lines of LL are polled there, a read over PCIe for each: the 1 us that NCCL reckons a hop with LL over PCIe to take (tuning.cc).
-# Cards write into buffers that are known, eight steps under way at once (NCCL_STEPS): a chunk takes an eighth of the 14 us that
-# NCCL reckons a step of a ring between hosts to take (tuning.cc), as Amazon's plug-in does of its own latencies.
-# Between slices of TPUs: PaLM's two pods of v4 exchange gradients in bursts of 81 Tbit/s over 1,536 hosts of 200 Gbit/s each
-# (Chowdhery 2022, section 4; the catalogue's rate of a host).
+# 100 Gbit/s; its nvlsEfficiency, and the base latencies of rings: 6.6 us with LL, 14 with LL128, 8.4 with Simple (tuning.cc).
+# Staged in host memory, cards behind one PCIe switch share its way up (NCCL's issue 1086), usually four of them (its issue
+# 1639, nccl-tests' issue 307), and a slice of Simple is written whole before it is read: two of eight steps of a buffer of 4
+# MiB (init.cc, collectives.h), on PCIe 4. Lines of LL are polled there, a read over PCIe for each: the 1 us that NCCL reckons
+# a hop with LL over PCIe to take (tuning.cc). Cards write into buffers that are known, eight steps under way at once
+# (NCCL_STEPS): a chunk takes an eighth of the 14 us that NCCL reckons a step of a ring between hosts to take (tuning.cc), as
+# Amazon's plug-in does of its own latencies. Between slices of TPUs: PaLM's two pods of v4 exchange gradients in bursts of 81
+# Tbit/s over 1,536 hosts of 200 Gbit/s each (Chowdhery 2022, section 4; the catalogue's rate of a host).
 _STAGED = 12 / 16 / 4
 _KNOWN_BUFFERS = 14e-6 / 8
 _LIBRARY = {

@@ -68,6 +68,15 @@ def test_low_latency_has_half_the_rate_up_to_its_limit_and_hands_nothing_over() 
     assert plan("all_gather", S, 4, slow, algorithm="ring", protocol="LL").bandwidth_s == pytest.approx(0.75 * S / 4e9)
 
 
+def test_a_protocol_may_take_longer_to_start() -> None:
+    later = replace(LIBRARY, protocols=tuple(replace(each, start_s=7e-6) for each in LIBRARY.protocols))
+    usual, found = (
+        plan("all_gather", 4096, 4, on, algorithm="ring", protocol="LL")
+        for on in (TWO, cluster(replace(INSIDE, link=later)))
+    )
+    assert found.start_s == pytest.approx(usual.start_s + 7e-6)
+
+
 def test_a_ring_through_two_nodes() -> None:
     """Of 30 steps 2 cross; each of 8 rings carries 1/8 of what all pass on, 15/8 S, over a card."""
     found = plan("all_reduce", S, 16, TWO, algorithm="ring", protocol="Simple")

@@ -26,6 +26,7 @@ class LinkProtocol:
         step_s: Seconds of software in one step, beside the level's latency.
         chunk_s: Seconds that handing over one chunk costs beside its bytes.
         limit: bytes/s that a device moves in this way at most, however fast its links are.
+        start_s: Seconds that a start takes with it beyond the technology's.
     """
 
     name: str = ""
@@ -33,6 +34,7 @@ class LinkProtocol:
     step_s: float = 0.0
     chunk_s: float = 0.0
     limit: float = math.inf
+    start_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

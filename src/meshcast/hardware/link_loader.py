@@ -70,6 +70,7 @@ def _protocol(file: Reader, index: int) -> LinkProtocol:
         step_s=file.quantity(*key, "step", of=Dimension.TIME, may_be_zero=True),
         chunk_s=file.quantity(*key, "chunk", of=Dimension.TIME, may_be_zero=True),
         limit=math.inf if limit is None else limit,
+        start_s=file.optional(*key, "start", of=Dimension.TIME, may_be_zero=True) or 0.0,
     )
 
 

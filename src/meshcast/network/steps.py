@@ -193,7 +193,9 @@ def plan(problem: Problem, algorithm: str, works: list[StageWork], *, start_s: f
     beside = max(0.0, whole - wires[slowest])
     stages[slowest] = _slower_steps(longest, longest.alpha_s + beside / longest.steps)
     if start_s is None:
-        start_s = max([at.level.link.start_s for at in problem.spread])
+        start_s = max(
+            [at.level.link.start_s + protocol_of(at.level, problem.protocol).start_s for at in problem.spread]
+        )
     return CollectivePlan(
         kind=problem.kind,
         algorithm=algorithm,

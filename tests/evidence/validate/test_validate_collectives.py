@@ -177,11 +177,21 @@ def test_what_a_class_taught_is_left_out() -> None:
     assert left.link.in_network_share == own.link.in_network_share  # NCCL's own
     simple = {each.name: each for each in left.link.protocols}
     assert simple["LL128"].chunk_s == simple["Simple"].chunk_s / 2
+    starts = {name: left.link.start_s + each.start_s for name, each in simple.items()}
+    assert starts == pytest.approx({"LL": 6.6e-6, "LL128": 14e-6, "Simple": 8.4e-6})  # NCCL's base latencies of rings
     assert without_class(cluster, "MI300X").levels[0].link == own.link
     rack = load_cluster("gb200-nvl72")
     assert without_class(rack, "GB200").levels[0].latency_s == pytest.approx(0.87e-6)  # that of B200
     assert without_class(rack, "B200").levels[0].latency_s == rack.levels[0].latency_s  # GB200 is no B200
     assert without_class(rack, "GB200").levels[0].link.in_network_share == 0.74
+
+
+def test_classes_without_siblings_have_what_others_published() -> None:
+    """Host memory is polled at the pace of a hop, and slices exchange what PaLM's pods did."""
+    staged = without_class(load_cluster("l40s-server"), "L40S").levels[0].link
+    assert {each.name: each.chunk_s for each in staged.protocols} == pytest.approx({"LL": 1e-6, "Simple": 2**20 / 6e9})
+    slices = without_class(load_cluster("tpu-v6e-pod"), "TPU v6e").levels[-1].link
+    assert slices.share == pytest.approx(81e12 / 1536 / 200e9)
 
 
 def test_leaving_out_by_command(tmp_path: Path) -> None:

@@ -39,11 +39,14 @@ _HALF = "half of what Simple takes"
 _TEXTBOOK = {"share": 1.0, "rings_share": 1.0}
 # What the library itself reckons with goes before what siblings have, by how names of technologies begin. NCCL's rates of
 # links (topo.h): 20, 20, 20.6 and 40.1 GB/s of an NVLink of 25, 25, 25 and 50, 12 of PCIe 3 x16 (16 GB/s), 12 of a card of
-# 100 Gbit/s; its nvlsEfficiency, and the base latency of rings with LL (tuning.cc). Staged in host memory, cards behind one
-# PCIe switch share its way up (NCCL's issue 1086), usually four of them (its issue 1639, nccl-tests' issue 307), and a slice of
-# Simple is written whole before it is read: two of eight steps of a buffer of 4 MiB (init.cc, collectives.h), on PCIe 4.
-# Cards write into buffers that are known, eight steps under way at once (NCCL_STEPS): a chunk takes an eighth of the 14 us that
-# NCCL reckons a step of a ring between hosts to take (tuning.cc), as Amazon's plug-in does of its own latencies.
+# 100 Gbit/s; its nvlsEfficiency, and the base latencies of rings: 6.6 us with LL, 14 with LL128, 8.4 with Simple (tuning.cc).
+# Staged in host memory, cards behind one PCIe switch share its way up (NCCL's issue 1086), usually four of them (its issue
+# 1639, nccl-tests' issue 307), and a slice of Simple is written whole before it is read: two of eight steps of a buffer of 4
+# MiB (init.cc, collectives.h), on PCIe 4. Lines of LL are polled there, a read over PCIe for each: the 1 us that NCCL reckons
+# a hop with LL over PCIe to take (tuning.cc). Cards write into buffers that are known, eight steps under way at once
+# (NCCL_STEPS): a chunk takes an eighth of the 14 us that NCCL reckons a step of a ring between hosts to take (tuning.cc), as
+# Amazon's plug-in does of its own latencies. Between slices of TPUs: PaLM's two pods of v4 exchange gradients in bursts of 81
+# Tbit/s over 1,536 hosts of 200 Gbit/s each (Chowdhery 2022, section 4; the catalogue's rate of a host).
 _STAGED = 12 / 16 / 4
 _KNOWN_BUFFERS = 14e-6 / 8
 _LIBRARY = {
@@ -51,12 +54,13 @@ _LIBRARY = {
     "nvlink-3": {"share": 20 / 25},
     "nvlink-4": {"share": 20.6 / 25, "in_network_share": 0.85},
     "nvlink-5": {"share": 40.1 / 50, "in_network_share": 0.74},
-    "nvlink": {"start": 6.6e-6},
-    "pcie-staged": {"share": _STAGED, "Simple.chunk": 2**20 / (32e9 * _STAGED)},
+    "nvlink": {"start": 6.6e-6, "LL128.start": 7.4e-6, "Simple.start": 1.8e-6},
+    "pcie-staged": {"share": _STAGED, "LL.chunk": 1e-6, "Simple.chunk": 2**20 / (32e9 * _STAGED)},
     "pcie": {"share": 12 / 16, "start": 6.6e-6},
     "infiniband": {"share": 12 / 12.5, "Simple.chunk": _KNOWN_BUFFERS},
     "roce": {"share": 12 / 12.5, "Simple.chunk": _KNOWN_BUFFERS},
     "efa": {"share": 12 / 12.5},
+    "dcn": {"share": 81e12 / 1536 / 200e9},
 }
 
 
@@ -101,15 +105,22 @@ def _protocol(link: LinkTechnology, index: int, label: str) -> LinkProtocol:
         for key, field in _OF_PROTOCOLS.items()
         if (fact := link.facts.get(f"protocols.{index}.{key}")) is not None and learned_from(fact, label)
     }
+    # A start that was measured is one of all protocols; the library's own is LL's, and others take longer.
+    if "start" in link.facts and learned_from(link.facts["start"], label):
+        changes["start_s"] = next(iter(_published(link, f"{link.protocols[index].name}.start")), 0.0)
     return replace(link.protocols[index], **changes)
+
+
+def _published(link: LinkTechnology, called: str) -> list[float]:
+    """What the library publishes of a number of a technology: nothing, or that of the longest name that fits first."""
+    return [known[called] for head, known in _LIBRARY.items() if link.name.startswith(head) and called in known]
 
 
 def _pooled(link: LinkTechnology, key: str, label: str) -> float:
     """The median of a number over the siblings that did not learn it from a class."""
     family = _family(link.name)
     called = _by_protocol(link, key)
-    published = [known[called] for head, known in _LIBRARY.items() if link.name.startswith(head) and called in known]
-    if published:
+    if published := _published(link, called):
         return published[0]
     while family is not None:
         found = [

@@ -61,18 +61,20 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     if isinstance(geometry, Convolution) and geometry.in_channels < machine.cores.sublanes:
         windows_in_lanes = geometry.batch >= machine.cores.lanes
         vector += machine.vectors(p.pack_cycles / (2 if windows_in_lanes else 1), sides.m * sides.k)
-    arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz
     traffic = machine.traffic(kernel)
-    if isinstance(geometry, Gemm):
-        traffic = replace(traffic, hbm_read=traffic.hbm_read + read_again(geometry, sides, traffic, machine))
+    again = read_again(geometry, sides, traffic, machine) if isinstance(geometry, Gemm) else 0.0
+    # Windows are cut along elements, and those of less than a byte as finely as bytes are: fewer bits leave no less to overlap.
+    finely = p.window_bytes * machine.device.cores * min(1.0, element_bytes(geometry.lhs_dtype))
+    steps = max(1.0, traffic.all / finely)
+    begun = p.fill_cycles + p.window_cycles * (steps - 1)
+    arrays = passes * (1 + p.array_loss) + begun / machine.device.clock_hz
+    traffic = replace(traffic, hbm_read=traffic.hbm_read + again)
     engines = (
         Term("systolic arrays", "arrays", arrays, "s"),
         Term("results and what is fused in", "vector", vector, "s"),
     )
     terms = (Term("passes of full arrays", "passes", passes, "s"), Term("results taken out", "results", results, "s"))
-    # Windows are cut along elements, and those of less than a byte as finely as bytes are: fewer bits leave no less to overlap.
-    windows_cut = traffic.all / min(1.0, element_bytes(geometry.lhs_dtype)) / (p.window_bytes * machine.device.cores)
-    return machine.work(traffic, engines, max(1.0, windows_cut), terms, turns=True)
+    return machine.work(traffic, engines, steps, terms, turns=True)
 
 
 def _padding(geometry: Gemm | Convolution, machine: TpuMachine) -> float:

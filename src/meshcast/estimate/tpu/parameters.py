@@ -68,12 +68,13 @@ class TpuParameters:
     shuffle_cycles: float = about(
         "moving one vector's elements across lanes or sublanes: transposes, relayouts", 6.0, UNCALIBRATED
     )
-    array_loss: float = about("cycles of the systolic arrays beyond their passes, as a share", 0.1)
+    array_loss: float = about("cycles of the systolic arrays beyond their passes, as a share", 0.03)
+    window_cycles: float = about("the arrays' pause between two steps of a product's pipeline", 1000.0)
     weight_bytes: float = about("bytes of weights that a core's arrays load in a cycle", 3500.0, SWEEPS)
-    result_cycles: float = about("taking one vector of a product's results out and storing it", 1.5)
-    narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 3.0)
-    widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 7.0)
-    fused_cycles: float = about("one arithmetic op that is fused into a product, on one vector, of one ALU", 0.4)
+    result_cycles: float = about("taking one vector of a product's results out and storing it", 3.0)
+    narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 1.2)
+    widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 8.0)
+    fused_cycles: float = about("one arithmetic op that is fused into a product, on one vector, of one ALU", 1.1)
     pack_cycles: float = about(
         "gathering one vector of windows where channels are too few to fill sublanes; half where the batch fills lanes",
         3.0,

@@ -82,7 +82,7 @@ def test_a_long_search_is_bounded(explored: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("meshcast.report.exploration.MOST_POINTS", 2)
     points = folder_data(explored, "exploration")["sections"]["exploration"]["points"]
     # Every third point, and those of the front.
-    assert [row[0] for row in points["rows"]] == [0, 1, 2, 3]
+    assert [row[points["number"]] for row in points["rows"]] == [0, 1, 2, 3]
     assert "4 of 6 points" in points["note"]
 
 

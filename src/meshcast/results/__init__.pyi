@@ -27,6 +27,7 @@ from meshcast.results.printer import print_prediction as print_prediction
 from meshcast.results.printer import print_sections as print_sections
 from meshcast.results.printer import sections_html as sections_html
 from meshcast.results.printer import sections_text as sections_text
+from meshcast.results.printer import within_peak as within_peak
 from meshcast.results.ranks import rank_shares as rank_shares
 from meshcast.results.serving import Serving as Serving
 from meshcast.results.throughput import Throughput as Throughput

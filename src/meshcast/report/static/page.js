@@ -15,6 +15,8 @@ const reportView = (root, report) => {
     if (className) made.className = className;
     return made;
   };
+  // A long plan, which may go on in the next line behind its commas.
+  const broken = (text) => text.split(/(?<=,)/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
   const colour = (name) => getComputedStyle(base).getPropertyValue(`--${name}`).trim();
 
   // Lines of a tooltip: [label, value] pairs below a title, and what the number means.
@@ -132,5 +134,5 @@ const reportView = (root, report) => {
   const font = () => getComputedStyle(root.host || document.body).fontFamily;
   const draws = (draw, undo) => { drawn.push(draw); if (undo) undone.push(undo); draw(); };
   const end = () => { ended.abort(); for (const undo of undone) undo(); };
-  return { root, report, element, width, dots, letters, printed, onPaper, colour, font, lines, show, hide, isDark, redraw, listen, draws, end };
+  return { root, report, element, broken, width, dots, letters, printed, onPaper, colour, font, lines, show, hide, isDark, redraw, listen, draws, end };
 };

@@ -6,7 +6,8 @@ const reportSearch = (Page, Plots) => {
   if (!data) return;
   const MOST_ROWS = 400;
   const place = Page.root.getElementById("points");
-  const state = { words: [], ranges: new Map(), sort: null, down: false };
+  const better = (column) => data.measures.find((measure) => measure.place === column)?.less ?? true;
+  const state = { words: [], ranges: new Map(), sort: data.x, down: !better(data.x) };  // the best in what was searched for first
   const isFront = new Set(data.front), isBest = new Set(data.best);
   const value = (row, column) => data.rows[row][column];
   const numeric = data.columns.map((column, at) => data.rows.some((row) => typeof row[at] === "number") && data.rows.every((row) => row[at] === null || typeof row[at] === "number"));
@@ -31,6 +32,7 @@ const reportSearch = (Page, Plots) => {
     cell.scope = "col";
     cell.setAttribute("role", "columnheader");
     if (column.term) cell.dataset.term = column.term;
+    if (at === state.sort) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
     const button = Page.element("button", column.title);
     button.type = "button";
     button.addEventListener("click", () => {
@@ -64,6 +66,7 @@ const reportSearch = (Page, Plots) => {
         const cell = Page.element("td", text, [numeric[at] ? "num" : text.length > 32 ? "long" : text.length > 16 ? "line" : "", known ? "" : "none"].join(" ").trim());
         cell.setAttribute("role", "cell");
         cell.dataset.label = column.title;
+        if (text.length > 32 && text.includes("=")) cell.replaceChildren(...Page.broken(text));
         if (numeric[at] && value(number, at) !== null) cell.dataset.value = String(value(number, at));
         if (column.term) cell.dataset.term = column.term;
         line.append(cell);

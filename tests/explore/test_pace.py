@@ -53,11 +53,11 @@ def test_one_bar_spans_bounds_and_predictions(monkeypatch: pytest.MonkeyPatch, o
     shares = [said.share for _, said in heard if said.share is not None]
     assert shares == sorted(shares)
     assert shares[-1] > 0.9
-    told = [(at, *found.groups()) for at, said in heard if (found := LEFT.search(said))]
+    told = [(at, found[1], float(found[2])) for at, said in heard if (found := LEFT.search(said))]
     assert len(told) > len(heard) / 2
-    assert max(at + float(left) for at, _, left in told) < 4 * clock.now
+    assert max(at + left for at, _, left in told) < 4 * clock.now
     # Before a point is timed all that is known is what layers take, and a point takes longer than those.
-    least = [at + float(left) for at, said, left in told if said == "at least"]
+    least = [at + left for at, said, left in told if said == "at least"]
     assert least
     assert max(least) < clock.now
     assert told[-1][1] == "about"

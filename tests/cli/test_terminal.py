@@ -115,6 +115,21 @@ def test_the_count_stays_where_a_line_of_progress_is_short(
     assert progress_line(GPT2, said, 12.4) == line
 
 
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (110, f"{GPT2} [==                      ] 10%: 27 of 370 kinds of layers, at least 4.9 min left (38 s)"),
+        (90, f"{GPT2} [=         ] 10%: 27 of 370 kinds of layers, at least 4.9 min left (38 s)"),
+        (74, f"{GPT2} [=         ] 10%: 27 of 370, at least 4.9 min left (38 s)"),
+    ],
+)
+def test_a_shorter_bar_says_what_is_counted(monkeypatch: pytest.MonkeyPatch, columns: int, line: str) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = Said("27 of 370 kinds of layers, 0 of 752 points decided, 0 predicted, at least 4.9 min left")
+    said.share = 0.1
+    assert progress_line(GPT2, said, 38.0) == line
+
+
 def test_stages_of_a_program_count_less_than_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "56")
     for words, count in (

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 TEXT_WIDTH = 100
 COLLECTIVE_ROWS, KERNEL_ROWS = 6, 5
 BAR_CELLS = 24
-_ABOVE_THE_DATA_SHEET = (
-    1.1  # of the peak: clocks go up to 8 % above those that data sheets state peaks at (1.98 to 1.83 GHz, H100)
-)
 MFU_DEFINITION = "matrix FLOPs of the model, none recomputed or repeated / (step time x dense peak)"
 # What a reader must know about a fidelity before believing its number.
 FIDELITY_NOTES = {"roofline": "a speed-of-light bound: its interval opens upwards only"}
@@ -69,11 +66,6 @@ def columns(*titles: str) -> tuple[Column, ...]:
 def percent(share: float) -> str:
     """A share for people: "12.3 %"."""
     return "<0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
-
-
-def within_peak(share: float) -> bool:
-    """Whether a device can reach such a share of its peak: an estimator of times alone, such as a constant, need not know it."""
-    return share <= _ABOVE_THE_DATA_SHEET
 
 
 def format_power(watts: float) -> str:

@@ -13,9 +13,11 @@ import time
 
 import pytest
 
-from meshcast.base import Said, tell
+from meshcast.base import Said, listening, tell
+from meshcast.base.progress import format_wait
 from meshcast.cli import patience as patient
 from meshcast.cli.patience import counted, patience, progress_line
+from meshcast.jobs import predict
 
 COLUMNS = 72
 # Parameters of escape sequences that set a colour; bold and dim letters are none.
@@ -111,6 +113,45 @@ def test_the_count_stays_where_a_line_of_progress_is_short(
     said = Said("what would help: 3 of 6 changes tried: lowering it, about 9 s left")
     said.share = 0.5
     assert progress_line(GPT2, said, 12.4) == line
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (110, f"{GPT2} [==                      ] 10%: 27 of 370 kinds of layers, at least 4.9 min left (38 s)"),
+        (90, f"{GPT2} [=         ] 10%: 27 of 370 kinds of layers, at least 4.9 min left (38 s)"),
+        (74, f"{GPT2} [=         ] 10%: 27 of 370, at least 4.9 min left (38 s)"),
+    ],
+)
+def test_a_shorter_bar_says_what_is_counted(monkeypatch: pytest.MonkeyPatch, columns: int, line: str) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = Said("27 of 370 kinds of layers, 0 of 752 points decided, 0 predicted, at least 4.9 min left")
+    said.share = 0.1
+    assert progress_line(GPT2, said, 38.0) == line
+
+
+def test_stages_of_a_program_count_less_than_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "56")
+    for words, count in (
+        ("program 2 of 5: stage 1 of 3: capturing it", "2 of 5"),
+        ("stage 1 of 3: capturing it", "1 of 3"),
+    ):
+        said = Said(f"{words}, at least 12 min left")
+        assert progress_line(GPT2, said, 12.4) == f"{GPT2}: {count}, at least 12 min left (12 s)"
+
+
+def test_a_single_prediction_counts_its_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Said] = []
+    with listening(heard.append):
+        predict("llama3-tiny", on="h200", lowering="modelled", levers=0)
+    assert [word for said in heard for word in re.findall(r"stage \d of 3", said)] == [
+        f"stage {n} of 3" for n in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(42.7, "43 s"), (170.0, "170 s"), (600.0, "10 min"), (9000.0, "2.5 h")])
+def test_a_long_wait_is_told_in_minutes_or_hours(seconds: float, said: str) -> None:
+    assert format_wait(seconds) == said
 
 
 def test_a_bar_has_a_count_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

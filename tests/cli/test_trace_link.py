@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from meshcast.base import Said, listening
+from meshcast.recorded.events import read_device_trace
+from meshcast.recorded.files import link_traces
 from tests.cli.conftest import Meshcast
 from tests.recorded.recordings import execution_trace, profile, write
 from tests.recorded.test_linking import linked
@@ -60,3 +64,31 @@ def test_what_is_no_trace_is_not_shared(meshcast: Meshcast, tmp_path: Path) -> N
         answer = meshcast("trace", "share", *words)
         assert answer.code == 2
         assert "fix: name a Chakra trace" in answer.err
+
+
+def test_ranks_are_counted_while_they_are_linked(tmp_path: Path) -> None:
+    """It was said how many events of a file were read, and neither of how many ranks nor how long the others take."""
+    for rank in range(2):
+        write(tmp_path / "profiles", f"rank{rank}.json", profile(rank, world=2))
+    heard: list[Said] = []
+    with listening(heard.append):
+        link_traces([], [tmp_path / "profiles"], tmp_path / "out")
+    words = [found[0] for said in heard if (found := re.search(r"(reading|writing) rank \d of 2", said))]
+    assert list(dict.fromkeys(words)) == [f"{doing} rank {n} of 2" for doing in ("reading", "writing") for n in (1, 2)]
+    shares = [said.share for said in heard if said.share is not None]
+    assert shares == sorted(shares)
+    assert shares[-1] >= 0.75
+
+
+def test_a_long_profile_says_how_far_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshcast.recorded.events.TOLD_EVERY", 1)
+    monkeypatch.setattr("meshcast.recorded.json_stream.CHUNK", 512)
+    made = profile(0, world=1)
+    made["traceEvents"] *= 200  # some buffers of a file
+    heard: list[Said] = []
+    with listening(heard.append):
+        read_device_trace(write(tmp_path, "rank0.json", made))
+    shares = [said.share for said in heard if said.share is not None]
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 2
+    assert shares[-1] > 0.5

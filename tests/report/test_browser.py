@@ -8,21 +8,23 @@ from pathlib import Path
 import pytest
 
 from meshcast.report import ReportData, Subject, prediction_data, shown
-from meshcast.report.contents import folder_data
+from meshcast.report.contents import Kind, folder_data
 from tests.accessibility import barriers
 from tests.perfetto_page import PERFETTO
 from tests.report.conftest import HOSTILE, Open
 
 VALUES = {
-    "s": (0.0, 1.0, 0.93011, 1.234e-5, 7.5e-9, 12345.6, 3.1e7),
-    "B": (0, 1, 1023, 1024, 1.5e9, 8e10, 7e15),
+    "s": (0.0, 1.0, 0.93011, 0.99949, 0.9996e-3, 1.234e-5, 7.5e-9, 12345.6, 3.1e7),
+    "B": (0, 1, 1023, 1024, 2**20 - 1, 1.5e9, 8e10, 7e15),
     "FLOP/s": (989.4e12, 1.0, 33.5e12, 4.2e18),
     "J": (651.05, 4.79e3, 1e-5, 5.1e7),
     "share": (0.0, 0.0004, 0.0005, 0.4581, 1.652),
     "W": (700.2, 3.14159, 12345.0),
     "count": (4306, 0, 12.5, 1234567),
+    "USD": (0.421, 210512.3, 1.2e7),
     "ratio": (1.0, 0.691, 12.345),
     "tokens/s": (563680.1, 0.42, 24.8e9, 999.4, 1e6, 2.5e15),
+    "1": (1, 0.8, -0.33333, 0),
     "": (3, 2.71828, 1234567),
 }
 
@@ -50,18 +52,45 @@ def test_numbers_are_those_of_the_prediction(open_report: Open, single: Subject,
     assert opened.wrong == []
 
 
-def test_what_would_help_is_whole_on_a_phone(open_report: Open, single_data: ReportData) -> None:
-    """How much a change saves, and by which flag, is what the table is for: a row stands as lines where it is narrow."""
+CUT = "all => all.filter(each => { const box = each.getBoundingClientRect(); return box.right > innerWidth; }).length"
+
+
+def test_tables_are_whole_on_a_phone(
+    open_report: Open, staged: Subject, explored: Path, compared: Path, single_data: ReportData
+) -> None:
+    """A row of more columns than there is room for stands as a card: nothing lies behind the right edge."""
+    for data in (
+        single_data, prediction_data(staged), folder_data(explored, "exploration"), folder_data(compared, "comparison"),
+    ):  # fmt: skip
+        opened = open_report(data, width=390)
+        assert opened.page.locator(".table td, #points td").count() >= 4
+        assert opened.page.locator(".table td, #points td").evaluate_all(CUT) == 0
+        assert barriers(opened.page) == []
+        assert opened.wrong == []
+
+
+def test_cards_of_a_phone_name_their_cells_and_are_sorted(open_report: Open, single_data: ReportData) -> None:
     opened = open_report(single_data, width=390)
-    cells = opened.page.locator('[data-table="helps"] td')
-    cut = (
-        "all => all.filter(each => { const box = each.getBoundingClientRect(); return box.right > innerWidth; }).length"
-    )
-    assert cells.count() >= 4
-    assert cells.evaluate_all(cut) == 0
-    assert cells.nth(2).evaluate("each => getComputedStyle(each, '::before').content") == '"saves"'
-    assert barriers(opened.page) == []
+    page = opened.page
+    helps = page.locator('[data-table="helps"] td')
+    assert helps.nth(2).evaluate("each => getComputedStyle(each, '::before').content") == '"saves"'
+    kernels = page.locator('[data-table="kernels"] table')
+    kernels.locator("th button", has_text="time").first.click()
+    times = kernels.locator("tbody tr").evaluate_all("rows => rows.map(row => +row.cells[1].dataset.value)")
+    assert times == sorted(times, reverse=True)
+    assert len(times) > 2
     assert opened.wrong == []
+
+
+@pytest.mark.parametrize("kind", ["exploration", "comparison"])
+def test_step_times_are_in_sight_beside_what_they_are_of(
+    open_report: Open, kind: Kind, explored: Path, compared: Path
+) -> None:
+    opened = open_report(folder_data(explored if kind == "exploration" else compared, kind))
+    place = "#points" if kind == "exploration" else '[data-table="cells"]'
+    cell = opened.page.locator(f'{place} tbody tr:first-child td[data-term="step_time"]').first
+    assert cell.evaluate("each => each.cellIndex") <= 3
+    assert cell.evaluate_all(CUT) == 0
 
 
 def test_hostile_names_are_shown_as_they_are(open_report: Open, single_data: ReportData) -> None:
@@ -197,6 +226,26 @@ def test_paper_is_light_whatever_the_screen_is(open_report: Open, single_data: R
     assert page.evaluate(ground) == dark
     assert page.pdf(format="A4").startswith(b"%PDF")
     assert opened.wrong == []
+
+
+def test_nothing_is_cut_on_paper(open_report: Open, staged: Subject, explored: Path, compared: Path) -> None:
+    """Pictures are drawn as wide as paper is, not as the screen was; A4 has 182 mm between the margins."""
+    for data in (prediction_data(staged), folder_data(explored, "exploration"), folder_data(compared, "comparison")):
+        opened = open_report(data)
+        page = opened.page
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 688, "height": 900})
+        for each in page.locator(".plot svg, .lanes canvas").all():
+            box = each.bounding_box()
+            assert box is not None
+            assert 400 < box["width"] < 688
+            assert 60 < box["height"] < 700
+        assert page.locator("main *").evaluate_all(CUT) == 0
+        assert page.locator("th button").first.evaluate("each => getComputedStyle(each).display") == "contents"
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert opened.wrong == []
 
 
 # Texts that are a number, with or without a unit; code, names of sections and pictures aside, which have their own words.

@@ -12,7 +12,10 @@ import pytest
 import meshcast as package
 from meshcast.base import UsageError
 from meshcast.report import folder_kind
+from meshcast.report.comparison import comparison_section
+from meshcast.report.comparison_folder import COMPARED
 from meshcast.report.contents import folder_data
+from meshcast.report.summary import NO_MFU
 from tests.cli.conftest import Meshcast, meshcast  # noqa: F401  # a fixture
 
 ASKED = ("--on", "h200", "--lowering", "modelled", "--levers", "none")
@@ -82,7 +85,7 @@ def test_a_long_search_is_bounded(explored: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("meshcast.report.exploration.MOST_POINTS", 2)
     points = folder_data(explored, "exploration")["sections"]["exploration"]["points"]
     # Every third point, and those of the front.
-    assert [row[0] for row in points["rows"]] == [0, 1, 2, 3]
+    assert [row[points["number"]] for row in points["rows"]] == [0, 1, 2, 3]
     assert "4 of 6 points" in points["note"]
 
 
@@ -135,3 +138,15 @@ def test_a_search_without_a_point_says_how_to_go_on(meshcast: Meshcast, tmp_path
         (folder / name).write_text("{}")
     answer = meshcast("report", str(folder), "-o", "begun.html")
     assert (answer.code, "ended before its first point" in answer.err, "--resume" in answer.err) == (2, True, True)
+
+
+def test_an_mfu_that_no_device_reaches_is_left_out(compared: Path, tmp_path: Path) -> None:
+    """Times of an estimator that knows no peak, such as a constant, made 160 % of it."""
+    data = json.loads((compared / COMPARED).read_text())
+    data["table"][0]["prediction"]["mfu"] = 1.6
+    (tmp_path / COMPARED).write_text(json.dumps(data))
+    cells = comparison_section(tmp_path)["cells"]
+    titles = [column["title"] for column in cells["columns"]]
+    first, second = (dict(zip(titles, row, strict=True)) for row in cells["rows"][:2])
+    assert (first["MFU"], first["note"]) == (None, NO_MFU)
+    assert (second["MFU"], second["note"]) == (data["table"][1]["prediction"]["mfu"], "")

@@ -245,7 +245,7 @@ def test_html_holds_every_cell(prediction: Prediction) -> None:
 
 
 @pytest.mark.parametrize(
-    ("joules", "text"), [(30.613, "30.6 J"), (0.0042, "4.2 mJ"), (1536.0, "1.54 kJ"), (999.7, "1000 J"), (0.0, "0 uJ")]
+    ("joules", "text"), [(30.613, "30.6 J"), (0.0042, "4.2 mJ"), (1536.0, "1.54 kJ"), (999.7, "1 kJ"), (0.0, "0 uJ")]
 )
 def test_energy(joules: float, text: str) -> None:
     assert format_energy(joules) == text

@@ -31,11 +31,19 @@ devices = [2, 4]
 """
 
 
+OBJECTIVES = ("time", "memory")
 PLANS = (("fsdp=2", 0.5), ("dp=2", 0.25))
 MANY = tuple((f"dp={n},fsdp=2,tp=2,sp=1,mbs={n},zero=1", 0.001 * n) for n in range(1, 40))
 
 
-def _run(runs: Path, name: str, target: str, plans: tuple[tuple[str, float], ...] = PLANS, **asked: Any) -> None:
+def _run(
+    runs: Path,
+    name: str,
+    target: str,
+    plans: tuple[tuple[str, float], ...] = PLANS,
+    objectives: tuple[str, ...] = OBJECTIVES,
+    **asked: Any,
+) -> None:
     """A run folder, as `meshcast explore` leaves it."""
     folder = runs / name
     folder.mkdir()
@@ -57,7 +65,7 @@ def _run(runs: Path, name: str, target: str, plans: tuple[tuple[str, float], ...
     (folder / "points.jsonl").write_text("\n".join(lines) + "\n")
     best = [{"number": 1, "plan": "dp=2", "on": "dgx-h100", "devices": 2, "step_time_s": 0.25, "mfu": 0.1}]
     summary = {
-        "objectives": ["time", "memory"],
+        "objectives": objectives,
         "interrupted": False,
         "left_out": 0,
         "space": 2,
@@ -80,6 +88,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     _run(runs, "explored", "llama3-tiny", **other)
     tuned: dict[str, Any] = {"hardware.hbm_bandwidth": 2e12}
     _run(runs, "tuned", "llama3-tiny", **tuned)
+    _run(runs, "priced", "llama3-tiny", objectives=("cost", "time"), fidelity="roofline")
     _run(runs, "20261117-config", str(runs / "20261117-config.config.json"), fidelity="roofline")
     (runs / "20261117-config.config.json").write_text(json.dumps(CONFIG))
     compared = compare("llama3-tiny", on=["h200", "a100"], fidelities="roofline", settings={"batch": "2", "seq": "64"})
@@ -182,7 +191,7 @@ def test_a_phone_shows_every_cell_of_a_run(window: Any, address: str) -> None:
     cut = """all => all.filter(cell => { const box = cell.getBoundingClientRect();
         return box.left < 0 || box.right > innerWidth || cell.scrollWidth > cell.clientWidth + 1 || !box.width; })
         .map(cell => cell.dataset.label)"""
-    assert window.locator("tr[data-run] td").count() == 32
+    assert window.locator("tr[data-run] td").count() == 8 * window.locator("tr[data-run]").count() >= 32
     assert window.eval_on_selector_all("tr[data-run] td", cut) == []
     sides = "all => [...new Set(all.map(cell => getComputedStyle(cell).textAlign))]"
     assert window.eval_on_selector_all("tr[data-run] td", sides) == ["left"]
@@ -390,3 +399,11 @@ def test_a_search_that_is_asked_to_end_says_so(window: Any, address: str) -> Non
     _watched(window, address, state="running", objectives=["time"])
     window.click("#search-stop")
     window.wait_for_selector("#search-stop:disabled:has-text('Stopping')", timeout=20_000)
+
+
+def test_a_front_has_two_measures_whatever_was_searched_for(window: Any, address: str) -> None:
+    """What a run costs is known of a report alone: step times were drawn over step times."""
+    window.goto(f"{address}#view=search&run=priced")
+    window.wait_for_selector("tr[data-point]")
+    option = "e => { const o = echarts.getInstanceByDom(e).getOption(); return [o.xAxis[0].name, o.yAxis[0].name]; }"
+    assert window.locator("[_echarts_instance_]").evaluate(option) == ["share of memory", "step time"]

@@ -24,6 +24,7 @@ class Said(str):
 
 T = TypeVar("T")
 Listener = Callable[[Said], None]
+_MINUTE_S, _HOUR_S = 60.0, 3600.0
 ENOUGH_S = 2.0  # of work before anybody says how long the rest takes: the first steps load what the others find
 
 
@@ -48,7 +49,14 @@ class _Heard(NamedTuple):
 _heard: ContextVar[_Heard | None] = ContextVar("heard", default=None)
 
 
-def tell(text: str, *, done: float | None = None, total: float | None = None, left_s: float | None = None) -> None:
+def tell(
+    text: str,
+    *,
+    done: float | None = None,
+    total: float | None = None,
+    left_s: float | None = None,
+    least: bool = False,
+) -> None:
     """Says how far the work is; inside a piece of a larger work (`piece`), how far that is with it.
 
     Args:
@@ -56,6 +64,7 @@ def tell(text: str, *, done: float | None = None, total: float | None = None, le
         done: How many of `total` equal pieces are done: then it is also said how long the rest takes at this pace.
         total: How many there are.
         left_s: How long the rest takes, where somebody knows better than by the pace; it is not told of a piece.
+        least: Whether it takes longer than that, nobody knows by how much.
     """
     heard = _heard.get()
     if heard is None:
@@ -71,13 +80,21 @@ def tell(text: str, *, done: float | None = None, total: float | None = None, le
         heard.reached.share = share
     text = ": ".join((*heard.words, text))
     taken = time.monotonic() - heard.since
+    least = least and left_s is not None and not heard.words
     if left_s is None or heard.words:
         left_s = taken * (1 - share) / share if 0 < share < 1 else None
     if left_s is not None and taken > ENOUGH_S:
-        text += f", about {format_time(float(f'{left_s:.2g}'))} left"
+        text += f", {'at least' if least else 'about'} {format_wait(left_s)} left"
     said = Said(text)
     said.share = share if counted or heard.words else None
     heard.listener(said)
+
+
+def format_wait(seconds: float) -> str:
+    """How long somebody waits, in two digits: "40 s", "12 min", "3.5 h"."""
+    if seconds >= 2 * _HOUR_S:
+        return f"{seconds / _HOUR_S:.2g} h"
+    return f"{seconds / _MINUTE_S:.2g} min" if seconds >= 3 * _MINUTE_S else format_time(float(f"{seconds:.2g}"))
 
 
 @contextmanager

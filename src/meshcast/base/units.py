@@ -82,6 +82,7 @@ RANGES: dict[Dimension, tuple[float, float]] = {
     Dimension.COUNT: (1e-3, 2.0**31),
     Dimension.SHARE: (1e-9, 1e6),
 }
+_ROUNDED_UP = 0.9995  # of a unit: from here on three digits of a number are its 1
 _SPELLED = 1e6  # numbers with units
 _COUNTED_OUT = 10**15  # numbers of things: a step of a million million kernels is still one that can be asked for
 _QUANTITY = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*(?P<unit>\S.*?)?\s*")
@@ -122,12 +123,12 @@ def _refusal(text: str, dimension: Dimension, reason: str) -> InputError:
 
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
-    """`value` in the largest unit of `steps` (descending) that keeps it at 1 or more, with three digits.
+    """`value` in the largest unit of `steps` (descending) in which three digits of it are 1 or more: 999.7 us are 1 ms.
 
     Up to `_SPELLED` of the largest unit all digits before the point are written. Beyond, nobody counts them, and they would tear
     tables: three and an exponent.
     """
-    size, unit = next(((size, unit) for size, unit in steps if abs(value) >= size), steps[-1])
+    size, unit = next(((size, unit) for size, unit in steps if abs(value) >= _ROUNDED_UP * size), steps[-1])
     number = value / size
     return f"{number:.0f} {unit}" if 999.5 <= abs(number) < _SPELLED else f"{number:.3g} {unit}"
 

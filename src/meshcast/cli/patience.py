@@ -23,6 +23,8 @@ AFTER_S = 1.0
 BAR, SHORT_BAR = 24, 10  # characters; the short one in terminals of fewer columns than
 ROOMY = 100
 COUNT = re.compile(r"[\d,]+ of [\d,]+")
+STAGE = re.compile(r"stage [\d,]+ of [\d,]+")  # of one program: less is told by it than by any other count
+LEFT = re.compile(r", (about|at least) [^,:]* left$")
 INTERRUPTED = 130  # as shells report a program that Ctrl-C ended
 
 
@@ -72,26 +74,32 @@ def progress_line(what: str, said: Said | None, seconds: float) -> str:
 
     What counts stays longest (`3 of 12`), and how long it takes: other words make room for both, then the bar does.
     """
-    words, about, left = (said or "").rpartition(", about ")
-    end = f"{about}{left if about else ''} ({seconds:.0f} s)"
+    words, left = (said or ""), ""
+    if said is not None and (found := LEFT.search(said)):
+        words, left = said[: found.start()], found[0]
+    end = f"{left} ({seconds:.0f} s)"
     width = _columns() - 1  # a longer one would wrap, and could not be taken back
     share = None if said is None else said.share
     bar = "" if share is None else f" {_bar(share, BAR if width >= ROOMY - 1 else SHORT_BAR)}"
-    forms = _shorter_forms(what, bar, words if about else left)
+    short = "" if share is None else f" {_bar(share, SHORT_BAR)}"
+    forms = _shorter_forms(what, (bar, short), words)
     line = next((form for form in forms if len(form) + len(end) <= width), forms[-1])
     if len(line) + len(end) > width:
         line = f"{line[: max(width - 3 - len(end), 0)]}..."
     return f"{line}{end}"[: max(width, 0)]
 
 
-def _shorter_forms(what: str, bar: str, words: str) -> list[str]:
+def _shorter_forms(what: str, bars: tuple[str, str], words: str) -> list[str]:
     """The line in ever fewer characters, the whole one first: less is told around the count, then there is no bar."""
+    bar, short = bars
     forms = [(bar, words)]
     parts = words.split(": ")
     counts = [(number, found[0]) for number, part in enumerate(parts) if (found := COUNT.search(part))]
     if counts:
-        last, count = counts[-1]
-        forms += [(bar, ": ".join(parts[: last + 1])), (bar, parts[last]), (bar, count), ("", count)]
+        last, count = next((each for each in reversed(counts) if not STAGE.match(parts[each[0]])), counts[-1])
+        forms += [(bar, ": ".join(parts[: last + 1])), (bar, parts[last])]
+        clause = next(each for each in parts[last].split(", ") if count in each)  # with what is counted
+        forms += [(bar, clause), (short, clause), (short, count), ("", count)]
     return [f"{what}{drawn}{f': {text}' if text else ''}" for drawn, text in forms]
 
 

@@ -58,6 +58,18 @@ class SearchPace:
             self._works[kind] += count
             self._seconds[kind] += seconds * count / (layers + points)
 
+    def least_s(self, *, layers: int, open_points: float) -> float | None:
+        """Seconds that the rest takes at least: what is told until a point is timed, for one takes longer than layers do.
+
+            least = (layers_left + min(wanted, open)) * seconds_a_layer
+
+        None once a point is timed, and while nothing tells the pace.
+        """
+        if self._works["point"] or not self._works["layers"]:
+            return None
+        works = max(self.kinds - layers, 0) + min(self.top, open_points)
+        return works * self._seconds["layers"] / self._works["layers"]
+
     def left_s(self, *, layers: int, predicted: int, open_points: float, under_way: int = 0) -> float | None:
         """Seconds that the rest takes; None while nothing tells the pace.
 

@@ -227,11 +227,18 @@ class BestFirst:
         left = self._pace.left_s(
             layers=layers, predicted=self.tally.evaluated, open_points=open_points, under_way=points
         )
+        least = self._pace.least_s(layers=layers, open_points=open_points)
         decided = self.tally.space - max(open_points - points, 0)
         words = f"{decided:,.0f} of {self.tally.space:,} points decided, {predicted:,} predicted"
         if layers < self._pace.kinds:  # what is counted first is what a narrow line keeps
             words = f"{layers:,} of {self._pace.kinds:,} kinds of layers, {words}"
-        tell(words, done=self._pace.share(left), total=1, left_s=left)
+        tell(
+            words,
+            done=self._pace.share(left),
+            total=1,
+            left_s=left if least is None else least,
+            least=least is not None,
+        )
 
     def _lowest(self, cut: tuple[float, int] | None) -> tuple[list[Entry], bool]:
         """The `held` points with the lowest first bounds behind `cut`, but for what cannot be wanted; whether there are more."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from meshcast.base import InputError, tell
 from meshcast.recorded.columns import FLAG, LONG, SHORT, ColumnTable, Words
-from meshcast.recorded.json_stream import stream_json
+from meshcast.recorded.json_stream import Passed, stream_json
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver"})
@@ -148,14 +148,15 @@ def read_device_trace(path: Path) -> DeviceTrace:
         InputError: It is no such file, or an event has no readable time or number.
     """
     found = DeviceTrace(where=str(path), host=HostEvents(), work=DeviceWork(), waits={})
-    for key, value in stream_json(path, "traceEvents"):
+    passed = Passed()
+    for key, value in stream_json(path, "traceEvents", passed):
         if key == "distributedInfo" and isinstance(value, dict):
             found.rank, found.world = (_whole_or_none(value.get(each)) for each in ("rank", "world_size"))
         elif key == "deviceProperties" and isinstance(value, list) and value and isinstance(value[0], dict):
             found.device_name = str(value[0].get("name", ""))
         elif key is None and isinstance(value, dict):
             if found.read % TOLD_EVERY == 0:
-                tell(f"{found.read:,} events of {path.name}")
+                tell(f"{found.read:,} events of {path.name}", done=passed.share, total=1)
             try:
                 _take(found, value)
             except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as error:

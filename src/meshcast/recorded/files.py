@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import InputError, UsageError, tell, whole_files
+from meshcast.base import InputError, UsageError, piece, tell, whole_files
 from meshcast.chakra import (
     RECORDED_ON,
     Attribute,
@@ -72,11 +72,12 @@ def link_traces(
             f"{len(host_files)} execution traces and {len(device_files)} profiles", where="--host",
             fix="give one of each for every rank, in the same order",
         )  # fmt: skip
-    ranks = []
-    for number, path in enumerate(device_files):
-        tell(f"rank {number} of {len(device_files)}", done=number, total=len(device_files))
-        host = read_host_trace(host_files[number]) if host_files else None
-        ranks.append(link_rank(read_device_trace(path), host, step))
+    ranks, count = [], len(device_files)
+    for number, path in enumerate(device_files):  # half of the work: writing them is the other
+        with piece(f"reading rank {number + 1} of {count}", done=number, total=2 * count):
+            host = read_host_trace(host_files[number]) if host_files else None
+            ranks.append(link_rank(read_device_trace(path), host, step))
+    tell("putting ranks together", done=count, total=2 * count)
     job = linked_job(ranks)
     return _write(job, out, form, [*host_files, *device_files])
 
@@ -101,6 +102,8 @@ def _write(job: LinkedJob, out: Path, form: str, sources: Sequence[Path]) -> Lin
     files = []
     with whole_files(prefix) as staged:
         for number, rank in enumerate(job.ranks):
+            count = len(job.ranks)
+            tell(f"writing rank {number + 1} of {count}", done=count + number, total=2 * count)
             metadata: dict[str, Attribute] = {"source": "linked", RECORDED_ON: rank.device_name}
             parts: Iterator[bytes]
             nodes = (_node(each, job, number) for each in rank.drafts)

@@ -10,8 +10,9 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from meshcast.base import GZIP_MAGIC, InputError
 
@@ -21,10 +22,23 @@ _BLANK = " \t\n\r"
 AGAIN = "export the trace again"
 
 
-def stream_json(path: Path, items: str) -> Iterator[tuple[str | None, Any]]:
+@dataclass(slots=True)
+class Passed:
+    """How far a document is read."""
+
+    file: BinaryIO | None = None
+    size: int = 0
+
+    @property
+    def share(self) -> float:
+        """Of its bytes, as they lie in the file: packed ones are."""
+        return self.file.tell() / self.size if self.file is not None and not self.file.closed and self.size else 0.0
+
+
+def stream_json(path: Path, items: str, passed: Passed | None = None) -> Iterator[tuple[str | None, Any]]:
     """(key, value) of everything in a document but the list `items`, and (None, item) of every item of that list.
 
-    A document that is a list itself is taken for that list.
+    A document that is a list itself is taken for that list. Whoever gives `passed` can ask it how far that is.
 
     Raises:
         InputError: The file cannot be read, or is not whole JSON; the character where that shows is named.
@@ -33,6 +47,8 @@ def stream_json(path: Path, items: str) -> Iterator[tuple[str | None, Any]]:
         with path.open("rb") as file:
             packed = file.read(2) == GZIP_MAGIC
             file.seek(0)
+            if passed is not None:
+                passed.file, passed.size = file, path.stat().st_size
             with (
                 gzip.GzipFile(fileobj=file) if packed else file as raw,
                 io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as text,

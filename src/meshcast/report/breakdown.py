@@ -137,7 +137,8 @@ def _loops(scene: Scene, step: float, layers: int | None) -> Table:
     ]
     made = table(
         "loops", "By layer", (*heads, *_WORK[1:]), rows, most=MOST_LOOPS,
-        note="a loop over layers has a turn for each; a pass of a pipeline runs once for each microbatch",
+        note="a loop over layers has a turn for each; a pass of a pipeline runs once for each microbatch; communication beside "
+        "compute is counted in both",
     )  # fmt: skip
     if not several:  # one program: its name would stand in every row
         made["columns"] = made["columns"][1:]

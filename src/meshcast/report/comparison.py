@@ -9,16 +9,17 @@ from typing import Any, TypedDict
 
 from meshcast.base import InputError, json_value, unreadable
 from meshcast.report.comparison_folder import COMPARED
-from meshcast.report.summary import Figure, figure
+from meshcast.report.summary import NO_MFU, Figure, figure
 from meshcast.report.tables import Cell, Table, column, table
+from meshcast.results import within_peak
 
 SCHEMA = "meshcast.comparison/1"
-_STATUS = 3  # the column that says nothing where everything was answered
+_TARGET, _STATUS = 0, 3  # columns that say nothing where there is one target, or everything was answered
 # Of what is told of two fidelities: the column, its unit, and the word of the glossary.
 _AGREEMENTS = {
     "cells": ("answers of both", "count", "count"), "ratio": ("ratio of times", "ratio", "fidelity_ratio"),
-    "spread": ("spread", "ratio", "fidelity_spread"), "spearman": ("Spearman", "", "rank_correlation"),
-    "kendall": ("Kendall", "", "rank_correlation"), "kendall_within_targets": ("within targets", "", "rank_correlation"),
+    "spread": ("spread", "ratio", "fidelity_spread"), "spearman": ("Spearman", "1", "rank_correlation"),
+    "kendall": ("Kendall", "1", "rank_correlation"), "kendall_within_targets": ("within targets", "1", "rank_correlation"),
     "device_pairs": ("pairs of devices", "count", "device_pairs"),
 }  # fmt: skip
 
@@ -104,26 +105,30 @@ def _cells(cells: list[Mapping[str, Any]]) -> Table:
         low, high = cell["step_time_interval_s"] or (None, None)
         memory = found.get("memory_bytes") or {}
         done = found.get("throughput") or {}
+        mfu, reason = found.get("mfu"), cell.get("reason") or ""
+        if mfu is not None and not within_peak(mfu):
+            mfu, reason = None, reason or NO_MFU
         rows.append(
             [
                 cell["target"], cell["on"], cell["fidelity"], cell["status"], cell["step_time_s"], low, high,
-                cell.get("ratio_to_best"), found.get("mfu"), memory.get("peak"), found.get("energy_j"), done.get("per_s"),
-                cell.get("reason") or "",
+                cell.get("ratio_to_best"), mfu, memory.get("peak"), found.get("energy_j"), done.get("per_s"), reason,
             ]
         )  # fmt: skip
     columns = (
         column("target"), column("on"), column("fidelity"), column("status"), column("step", "s", "step_time"),
         column("low", "s", "interval"), column("high", "s", "interval"), column("to fastest", "ratio", "ratio_to_best"),
         column("MFU", "share", "mfu"), column("peak memory", "B", "peak_memory"), column("energy", "J", "energy"),
-        column("throughput", _unit(cells), "throughput"), column("why not"),
+        column("throughput", _unit(cells), "throughput"), column("note"),
     )  # fmt: skip
     # A column in which nothing stands takes room from the others.
     filled = [place for place, _ in enumerate(columns) if any(row[place] not in (None, "") for row in rows)]
     if all(cell["status"] == "answered" for cell in cells):
         filled.remove(_STATUS)
-    return table(
-        "cells", "All answers", [columns[each] for each in filled], [[row[each] for each in filled] for row in rows]
-    )
+    targets = {str(cell["target"]) for cell in cells}
+    if len(targets) == 1:
+        filled.remove(_TARGET)
+    caption = f"All answers about {targets.pop()}" if len(targets) == 1 else "All answers"
+    return table("cells", caption, [columns[each] for each in filled], [[row[each] for each in filled] for row in rows])
 
 
 def _unit(cells: list[Mapping[str, Any]]) -> str:

@@ -17,6 +17,8 @@ from meshcast.report.tables import Cell, Table, TableColumn, column, table
 
 POINTS, SUMMARY, SPACE, ENVIRONMENT = "points.jsonl", "summary.json", "space.toml", "environment.json"
 MOST_POINTS = 4_000
+APART = ("binds", "status", "device")  # no axes: what follows from others, and what is the same for all that run
+NAMING = ("plan", "target", "on", "stack")  # what tells points apart at a glance, where it varies
 # What is known of a point, in the order in which it is told: unit, glossary's word, title, and whether less is better.
 MEASURES: dict[str, tuple[str, str, str, bool]] = {
     "step_time_s": ("s", "step_time", "step time", True),
@@ -27,6 +29,10 @@ MEASURES: dict[str, tuple[str, str, str, bool]] = {
     "watts": ("W", "power", "power of all devices", True),
     "devices": ("count", "devices", "devices", True),
     "usd_per_million": ("USD", "usd_per_million", "USD for a million", True),
+    "days": ("days", "whole_run", "days of the run", True),
+    "cost_usd": ("USD", "whole_run", "price of the run", True),
+    "energy_kwh": ("kWh", "whole_run", "energy of the run", True),
+    "carbon_kg": ("kg", "whole_run", "carbon of the run", True),
 }
 
 
@@ -47,6 +53,7 @@ class Points(TypedDict):
     axes: list[int]
     front: list[int]
     best: list[int]
+    number: int
     x: int
     y: int
     note: str
@@ -164,7 +171,9 @@ def _points(found: _KeptPoints, objectives: list[str], front: list[int], best: l
         name for name in names
         if name not in hidden and name != "number" and len({json.dumps(row.get(name), default=str) for row in kept}) > 1
     ]  # fmt: skip
-    shown = ["number", *varied, *measures]
+    # What a point is called, then what was found of it; what else was asked for is part of its name, or behind.
+    naming = [name for name in NAMING if name in varied]
+    shown = [*naming, *measures, *(name for name in varied if name not in naming), "number"]
     counted = next((str(row["unit"]) for row in kept if row.get("unit")), "units")
     columns = [_column(name, counted) for name in shown]
     place = {row["number"]: at for at, row in enumerate(kept)}
@@ -176,9 +185,10 @@ def _points(found: _KeptPoints, objectives: list[str], front: list[int], best: l
         "columns": columns,
         "rows": [[_cell(row.get(name)) for name in shown] for row in kept],
         "measures": [{"place": shown.index(n), "title": MEASURES[n][2], "less": MEASURES[n][3]} for n in measures],
-        "axes": [shown.index(name) for name in (*varied, *measures) if name not in ("binds",)],
+        "axes": [shown.index(name) for name in (*varied, *measures) if name not in APART and _known(kept, name)],
         "front": [place[number] for number in front if number in place],
         "best": [place[number] for number in best if number in place],
+        "number": shown.index("number"),
         "x": shown.index(two[0]) if two else 0,
         "y": shown.index(two[1]) if len(two) > 1 else (shown.index(two[0]) if two else 0),
         "note": note if found.every > 1 else "",
@@ -192,6 +202,12 @@ def _column(name: str, counted: str) -> TableColumn:
     return column("number", "count", "point") if name == "number" else column(name.removeprefix("set."), "", "setting")
 
 
+def _known(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether most of the points that run have it: what a whole run takes is worked out for the front alone."""
+    timed = [row for row in rows if row.get("step_time_s") is not None]
+    return sum(row.get(name) is not None for row in timed) > len(timed) / 2
+
+
 def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -201,7 +217,7 @@ def _cell(value: Any) -> Cell:
 
 
 def _table(points: Points, best: Sequence[int], name: str, caption: str) -> Table:
-    rows = [row for number in best for row in points["rows"] if row[0] == number]
+    rows = [row for number in best for row in points["rows"] if row[points["number"]] == number]
     return table(name, caption, points["columns"], rows)
 
 

@@ -6,8 +6,9 @@ from typing import TypedDict
 
 from meshcast.base import MeshcastError
 from meshcast.report.subject import Subject
+from meshcast.report.summary import NO_MFU
 from meshcast.report.tables import Cell, Table, column, table
-from meshcast.results import Prediction
+from meshcast.results import Prediction, within_peak
 
 _PARTS = ("compute", "memory", "exposed_communication", "overhead", "idle")
 
@@ -57,7 +58,10 @@ def _row(name: str, answer: Prediction, first: Prediction) -> list[Cell]:
     exposed = answer.breakdown.exposed_communication if answer.breakdown is not None else None
     ratio = step / base if step is not None and base else None
     said = "" if answer.feasible else "does not fit"
-    return [name, answer.fidelity, step, low, high, ratio, answer.mfu, exposed, answer.energy_j, said]
+    mfu = answer.mfu
+    if mfu is not None and not within_peak(mfu):
+        mfu, said = None, NO_MFU
+    return [name, answer.fidelity, step, low, high, ratio, mfu, exposed, answer.energy_j, said]
 
 
 def _bars(name: str, answer: Prediction) -> list[Bar]:

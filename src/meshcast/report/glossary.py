@@ -85,6 +85,7 @@ GLOSSARY: dict[str, str] = {
     "ratio_to_best": "Step time / that of the fastest device for the same target and fidelity.",
     "demand": "What is needed of the resource.",
     "gap": "What is missing: demand − what there is.",
+    "whole_run": "Of all tokens that the search was asked for; known of the front.",
     "usd_per_million": "Dollars for a million tokens, images or samples at the price of a device and hour.",
     "objective": "What was searched for; the first decides what is best.",
     "pareto": "Points that no other is as good as in every objective and better in one.",

@@ -107,11 +107,12 @@ def _buffers(subject: Subject) -> tuple[Table | None, str]:
     else:
         return None, "a trace does not say which buffers are held"
     rows.sort(key=lambda row: -float(row[0] or 0))
+    named: list[list[Cell]] = [[what, size, *rest] for size, what, *rest in rows]
     columns = (
-        column("bytes", "B", "peak_memory"), column("what"), column("type", "", "array_type"), column("role"),
+        column("what"), column("bytes", "B", "peak_memory"), column("type", "", "array_type"), column("role"),
         column("source", "", "source"),
     )  # fmt: skip
-    return table("buffers", "Buffers at the peak", columns, rows, most=MOST_BUFFERS, note=at), ""
+    return table("buffers", "Buffers at the peak", columns, named, most=MOST_BUFFERS, note=at), ""
 
 
 def _run(subject: Subject) -> Run | None:

@@ -7,7 +7,7 @@ from meshcast.report.tables import Cell
 from meshcast.results import format_count, percent
 
 # Units that are no SI unit with prefixes: what stands behind the number.
-_PLAIN = {"W": " W", "USD": " USD", "FLOP/B": " FLOP/B", "ratio": "×"}
+_PLAIN = {"W": " W", "FLOP/B": " FLOP/B", "ratio": "×", "1": ""}
 
 
 def shown(value: Cell, unit: str = "") -> str:

@@ -9,7 +9,9 @@ from meshcast.base import format_bytes
 from meshcast.report.numbers import shown
 from meshcast.report.subject import Subject
 from meshcast.report.tables import Cell, Table, column, table
-from meshcast.results import Prediction, format_power, percent
+from meshcast.results import Prediction, format_power, percent, within_peak
+
+NO_MFU = "no MFU: its products take less time than the device's peak allows"
 
 
 class Figure(TypedDict):
@@ -92,7 +94,7 @@ def _figures(prediction: Prediction) -> Iterator[Figure]:
     if done is not None and step is not None:
         each = f"{shown(done.per_device_s, f'{done.unit}/s')} a device" if done.devices > 1 else ""
         yield figure("throughput", done.per_s, f"{done.unit}/s", "throughput", each)
-    if prediction.mfu is not None:
+    if prediction.mfu is not None and within_peak(prediction.mfu):  # a warning says why it is not shown
         hfu = f"HFU {percent(prediction.hfu)}" if prediction.hfu is not None else ""
         yield figure("MFU", prediction.mfu, "share", "mfu", hfu)
     use, capacity = prediction.memory, prediction.capacity_bytes

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
+NARROW = 3  # columns that a phone has room for, of short cells
+LONG = 32  # characters that are broken into lines
 # What a cell is: a text, or a number in the SI unit of its column.
 Cell = str | float | int | bool | None
 
@@ -18,13 +20,14 @@ class TableColumn(TypedDict):
 
 
 class Table(TypedDict):
-    """A table, bounded: `note` says what was left out."""
+    """A table, bounded: `note` says what was left out; `cards` whether its rows are too long to lie side by side on a phone."""
 
     name: str
     caption: str
     columns: list[TableColumn]
     rows: list[list[Cell]]
     note: str
+    cards: bool
 
 
 def column(title: str, unit: str = "", term: str = "") -> TableColumn:
@@ -44,11 +47,17 @@ def table(
     """A table of the first `most` rows (all where that is 0), with a note that counts the others."""
     listed = [list(row) for row in rows]
     more = len(listed) - most if most else 0
-    left = f"and {more:,} more rows, each smaller than these" if more > 0 else ""
+    left = f"and {more:,} more {'row' if more == 1 else 'rows'}, each smaller than these" if more > 0 else ""
     return {
         "name": name,
         "caption": caption,
         "columns": list(columns),
         "rows": listed[:most] if more > 0 else listed,
         "note": "; ".join(part for part in (left, note) if part),
+        "cards": len(columns) > NARROW
+        or (len(columns) == NARROW and any(_is_long(cell) for row in listed for cell in row)),
     }
+
+
+def _is_long(cell: Cell) -> bool:
+    return isinstance(cell, str) and len(cell) > LONG

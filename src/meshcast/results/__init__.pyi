@@ -31,6 +31,7 @@ from meshcast.results.ranks import rank_shares as rank_shares
 from meshcast.results.serving import Serving as Serving
 from meshcast.results.throughput import Throughput as Throughput
 from meshcast.results.throughput import format_count as format_count
+from meshcast.results.throughput import within_peak as within_peak
 from meshcast.results.timed import CollectiveShare as CollectiveShare
 from meshcast.results.timed import KernelShare as KernelShare
 from meshcast.results.timed import Lever as Lever

@@ -42,6 +42,6 @@ def _word(sections: dict[str, Any]) -> None:
         rows = [[*row[:-1], spoken_flag(str(row[-1] or ""))] for row in helps["rows"]]
         summary["helps"] = {**helps, "rows": rows}
         summary["helps_note"] = (
-            "each was really predicted; what begins with -- has no control here: it is for the command"
+            "each was really predicted; other hardware, and what is for the command line, has no control here"
         )
     provenance["warnings"] = [spoken(warning) for warning in provenance["warnings"]]

@@ -14,6 +14,7 @@ _WORDS = {"compiled": "real compiler"}
 _VALUE = r"[A-Za-z0-9][A-Za-z0-9=,._+-]*(?<![.,])"
 _SETTING = re.compile(rf"--set[ =]({_VALUE})")
 _FLAG = re.compile(rf"--({'|'.join(CONTROLS)})\b(?:=({_VALUE}))?")
+_CHANGED = re.compile(r"--on [^+ ]+\+(\S+)")
 _COMMAND = re.compile(r"(\bmeshcast [a-z]+ (?:[^,;()]|,(?! ))*)")  # up to where the sentence goes on
 
 
@@ -37,5 +38,8 @@ def _control(found: re.Match[str]) -> str:
 
 
 def spoken_flag(flag: str) -> str:
-    """A change's flag as the control that makes it; one that no control offers, such as changed hardware, stays a flag."""
-    return flag if "+" in flag or " --" in flag else spoken(flag)
+    """A change's flag as the control that makes it; what none makes is other hardware, or for the command line."""
+    if changed := _CHANGED.fullmatch(flag):
+        return f"other hardware: {changed[1]}"
+    words = spoken(flag)
+    return f"command line: {flag}" if "--" in words or " --" in flag or "+" in flag else words

@@ -21,7 +21,7 @@ from meshcast.partition import partition
 from meshcast.programs import CaptureOptions, ObjectSource, Program, Source
 from meshcast.results import Prediction
 
-_STAGES = 3  # that a person hears of: capturing, lowering, estimating
+_STAGES = ("capturing it", "partitioning and lowering it", "estimating its kernels")  # that a person hears of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class ProgramJob:
     def program(self) -> Program:
         """What runs on all devices, captured for their platform."""
         asked = self.options.program
-        tell("capturing it", done=0, total=_STAGES)
+        _tell_stage(0)
         return self.source.program(
             CaptureOptions(
                 platform=self.device.platform,
@@ -82,7 +82,7 @@ class ProgramJob:
         """The kernels that one device runs."""
         options = self.options
         whose = WhoseKernels(asked=options.asked_lowering, lowering=chosen_lowering(options, self.program, self.device))
-        tell("partitioning and lowering it", done=1, total=_STAGES)
+        _tell_stage(1)
         return lowered_program(
             self.program, self.mesh, self.device, whose=whose, reading=options.program, lowering=options.lowering
         )
@@ -111,7 +111,7 @@ class ProgramJob:
     def predict(self) -> Prediction:
         """How it will run; where it does not fit, with what takes the model's memory."""
         run = self.run
-        tell("estimating its kernels", done=2, total=_STAGES)
+        _tell_stage(2)
         found = run.predict()
         return found if self.brief else with_memory_words(found, self.asked, self.given, self.device)
 
@@ -126,3 +126,7 @@ class ProgramJob:
         if options.program.dims or options.program.settings:
             options = options.having(dims={}, settings={})
         return replace(self, source=ObjectSource(made=self.program), given=options, options=options, asked=None)
+
+
+def _tell_stage(done: int) -> None:
+    tell(f"stage {done + 1} of {len(_STAGES)}: {_STAGES[done]}", done=done, total=len(_STAGES))

@@ -15,7 +15,7 @@ from meshcast.jobs.program.uneven_devices import speeds_without_effect
 from meshcast.jobs.program.untimed import counted_prediction
 from meshcast.jobs.program.where_time_goes import collective_shares, communication_summary, matrix_flops, top_kernels
 from meshcast.network import NETWORK_FACTOR, NETWORK_START_S
-from meshcast.results import Prediction, Provenance, Timed, rank_shares
+from meshcast.results import Prediction, Provenance, Timed, percent, rank_shares, within_peak
 from meshcast.simulate import KernelNetwork, KernelTimes, OnNetwork, nothing_launched, simulate_classes
 
 if TYPE_CHECKING:
@@ -96,6 +96,10 @@ def _notes(run: Run, timed: Timed) -> list[str]:
     """What to say about times: who answered for kernels, what was asked in vain, and the power cap."""
     notes = [*run.kernels.warnings, *_fallback_notes(run), *run.setting_notes, *speeds_without_effect(run)]
     notes += nothing_launched(run.lowered, run.host)
+    if timed.mfu is not None and not within_peak(timed.mfu):
+        notes.append(
+            f"MFU of {percent(timed.mfu)}: {run.fidelity} gives products less time than the device's peak allows"
+        )
     step, watts = timed.step_time_s, run.device.tdp_watts
     energy = timed.energy_j or 0.0
     if run.options.estimate.clocks == "burst" and step and energy / step > watts:

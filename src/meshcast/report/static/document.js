@@ -13,10 +13,12 @@ const Page = reportView(document, Report);
     before = document.documentElement.dataset.theme || "";
     for (const each of document.querySelectorAll("details:not([open])")) { each.open = true; each.dataset.printed = ""; }
     theme("light");
+    Page.onPaper(true);
   });
   addEventListener("afterprint", () => {
     for (const each of document.querySelectorAll("details[data-printed]")) { each.open = false; delete each.dataset.printed; }
     theme(before);
+    Page.onPaper(false);
   });
 
   // The section that is being read, in the list of sections.

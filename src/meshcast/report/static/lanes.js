@@ -15,12 +15,12 @@ const reportLanes = (Page) => {
     const draw = () => {
       if (!host.clientWidth) return;  // not shown
       state.rows = rowsOf();
-      state.width = host.clientWidth;
+      state.width = Page.width(host);
       const narrow = state.width < 560;
       state.gutter = narrow ? 0 : 118;
       let y = AXIS;
       for (const row of state.rows) { row.top = y + (row.head ? HEAD : 0) + (narrow && !row.quiet ? 13 : 0); y = row.top + row.height + GAP; }
-      const ratio = devicePixelRatio || 1;
+      const ratio = Page.dots();
       canvas.width = Math.round(state.width * ratio);
       canvas.height = Math.round(y * ratio);
       canvas.style.width = `${state.width}px`;
@@ -94,13 +94,14 @@ const reportLanes = (Page) => {
         if (right <= covered && right - left < 1) continue;  // under a pixel that is full already
         const wide = Math.max(right - left, 0.75);
         pen.globalAlpha = row.only && !marked ? 0.13 : 1;
-        pen.fillStyle = row.colour(what);
+        const shade = row.colour(what);
+        pen.fillStyle = shade;
         pen.fillRect(left, row.top, wide > 3 ? wide - 0.75 : wide, row.height);
         if (marked) { pen.fillStyle = path; pen.fillRect(left, row.top + row.height - 1, Math.max(wide, 1), 2.5); }
         if (wide > 26 && row.height > 11) {
           const text = row.text(what);
           if (text) {
-            pen.fillStyle = "#fff";
+            pen.fillStyle = Page.letters(shade);
             const shown = fit(pen, text, wide - 8);
             if (shown) pen.fillText(shown, left + 4, row.top + row.height / 2 + 0.5);
           }

@@ -15,6 +15,8 @@ const reportView = (root, report) => {
     if (className) made.className = className;
     return made;
   };
+  // A long plan, which may go on in the next line behind its commas.
+  const broken = (text) => text.split(/(?<=,)/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
   const colour = (name) => getComputedStyle(base).getPropertyValue(`--${name}`).trim();
 
   // Lines of a tooltip: [label, value] pairs below a title, and what the number means.
@@ -68,6 +70,18 @@ const reportView = (root, report) => {
     return chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
   };
   const redraw = () => { for (const draw of drawn) draw(); };
+  // What a picture is drawn for: its place, or paper, which no element has the width of before it is printed.
+  const PAPER = 660;  // CSS pixels between the margins of A4, within a card; Letter has some more
+  let paper = false;
+  const printed = () => paper;
+  const onPaper = (wanted) => { paper = wanted; redraw(); };
+  const width = (host) => (paper && host.clientWidth ? PAPER : host.clientWidth);
+  const dots = () => (paper ? 3 : devicePixelRatio || 1);  // of a canvas, for each CSS pixel
+  // Letters on a colour (#rrggbb): white or black, whichever is told from it better (relative luminance as WCAG 2 has it).
+  const letters = (shade) => {
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(shade.slice(at, at + 2), 16) / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.2 ? "#10141b" : "#ffffff";
+  };
   listen(matchMedia("(prefers-color-scheme: dark)"), "change", redraw);
 
   // Lengths of bars, which templates leave as numbers: a page may not take styles that stand in its markup.
@@ -94,6 +108,7 @@ const reportView = (root, report) => {
 
   // Tables that can be sorted: by numbers where a cell has one, else by texts.
   for (const table of root.querySelectorAll("table.sortable")) {
+    if (!table.tHead.rows.length) continue;  // filled by what filters it as well
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, place) => {
       const button = element("button", head.textContent);
@@ -119,5 +134,5 @@ const reportView = (root, report) => {
   const font = () => getComputedStyle(root.host || document.body).fontFamily;
   const draws = (draw, undo) => { drawn.push(draw); if (undo) undone.push(undo); draw(); };
   const end = () => { ended.abort(); for (const undo of undone) undo(); };
-  return { root, report, element, colour, font, lines, show, hide, isDark, redraw, listen, draws, end };
+  return { root, report, element, broken, width, dots, letters, printed, onPaper, colour, font, lines, show, hide, isDark, redraw, listen, draws, end };
 };

@@ -17,10 +17,11 @@ const reportPlots = (Page) => {
   const chart = (host, options, made = () => {}) => {
     let plot = null;
     const draw = () => {
-      if (!host.clientWidth) return;  // not shown
-      if (plot && (plot.getWidth() !== host.clientWidth || plot.getHeight() !== host.clientHeight)) plot.resize();
-      if (!plot) { plot = echarts.init(host, null, { renderer }); made(plot); }
-      plot.setOption({ animation: false, textStyle: { fontFamily: Page.font() }, ...options(host.clientWidth) }, true);
+      const width = Page.width(host), height = host.clientHeight;
+      if (!width) return;  // not shown
+      if (plot && (plot.getWidth() !== width || plot.getHeight() !== height)) plot.resize({ width, height });
+      if (!plot) { plot = echarts.init(host, null, { renderer, width, height }); made(plot); }
+      plot.setOption({ animation: false, textStyle: { fontFamily: Page.font() }, ...options(width) }, true);
     };
     Page.draws(draw, () => plot && plot.dispose());
     return draw;
@@ -29,7 +30,7 @@ const reportPlots = (Page) => {
 
   // A frame that is drawn, or Ctrl and the wheel, zoom in; the round arrow shows all of it again.
   const zoomed = () => ({
-    toolbox: { top: -4, right: 6, itemSize: 13, itemGap: 9, iconStyle: { borderColor: Page.colour("soft") }, emphasis: { iconStyle: { borderColor: Page.colour("compute"), textFill: Page.colour("ink") } }, feature: { dataZoom: { title: { zoom: "zoom to a frame", back: "back" }, filterMode: "none" }, restore: { title: "all of it" } } },
+    toolbox: { show: !Page.printed(), top: -4, right: 6, itemSize: 13, itemGap: 9, iconStyle: { borderColor: Page.colour("soft") }, emphasis: { iconStyle: { borderColor: Page.colour("compute"), textFill: Page.colour("ink") } }, feature: { dataZoom: { title: { zoom: "zoom to a frame", back: "back" }, filterMode: "none" }, restore: { title: "all of it" } } },
     dataZoom: ["xAxisIndex", "yAxisIndex"].map((which) => ({ type: "inside", [which]: 0, zoomOnMouseWheel: "ctrl", moveOnMouseMove: "shift", filterMode: "none" })),
   });
 
@@ -145,17 +146,31 @@ const reportPlots = (Page) => {
     const names = Array.from({ length: blocks }, (_, place) => (data.block === 1 ? String(place) : `${place * data.block}–${Math.min(data.ranks, (place + 1) * data.block) - 1}`));
     const sizes = data.cells.map((cell) => cell[2]);
     const high = Math.log10(Math.max(...sizes)), low = Math.max(Math.log10(Math.min(...sizes)), high - 3);  // three decades of colour
+    // The least colour is told from that of nothing.
+    const shades = () => (Page.isDark() ? ["#2c4478", "#4f82e8", "#c4d8ff"] : ["#c3d4f8", "#6692ec", "#123a8c"]);
+    const key = (left, top, length, upright) => {  // the colours' scale: ticks evenly along the logarithm
+      const ticks = high - low > 0.05 ? [0, 1 / 3, 2 / 3, 1] : [1];
+      const fill = { type: "linear", x: 0, y: upright ? 1 : 0, x2: upright ? 0 : 1, y2: 0, colorStops: shades().map((color, at) => ({ offset: at / 2, color })) };
+      const at = (share) => (upright ? [left + 20, top + length * (1 - share)] : [left + length * share, top + 18]);
+      return [
+        { type: "rect", silent: true, shape: { x: left, y: top, width: upright ? 14 : length, height: upright ? length : 12 }, style: { fill: ticks.length > 1 ? fill : shades()[2] } },
+        ...ticks.map((share) => ({ type: "text", silent: true, x: at(share)[0], y: at(share)[1], style: { text: `${low > Math.log10(Math.min(...sizes)) && share === 0 ? "≤ " : ""}${Units.shown(10 ** (low + share * (high - low)), "B")}`, fill: Page.colour("soft"), fontSize: 11, align: upright ? "left" : share === 0 ? "left" : share === 1 ? "right" : "center", verticalAlign: upright ? "middle" : "top" } })),
+      ];
+    };
     chart(host, (width) => {
-      const side = Math.min(width - 90, host.clientHeight - 70);
-      const category = (name, more) => axis("", { type: "category", data: names, name, nameLocation: "middle", splitLine: { show: false }, axisLabel: { color: Page.colour("soft"), fontSize: 11, hideOverlap: true }, ...more });
+      const beside = width >= 560;  // the scale, else it lies below
+      const side = Math.min(width - 90, host.clientHeight - (beside ? 70 : 112));
+      const left = Math.max(56, (width - side) / 2);
+      // Names at even distances, as many as there is room for.
+      const every = Math.ceil((blocks * Math.max(...names.map((name) => name.length)) * 8 + 8 * blocks) / side), step = [1, 2, 4, 8, 16, 32, 64].find((each) => each >= every) || every;
+      const category = (name, more) => axis("", { type: "category", data: names, name, nameLocation: "middle", splitLine: { show: false }, axisLabel: { color: Page.colour("soft"), fontSize: 11, interval: (at) => at % step === 0 }, ...more });
       return {
-        grid: { left: Math.max(56, (width - side) / 2), top: 16, width: side, height: side, show: true, borderColor: Page.colour("line"), backgroundColor: Page.colour("ground") },
+        graphic: beside ? key(left + side + 26, 16 + side * 0.2, side * 0.6, true) : key(left, 16 + side + 56, side, false),
+        grid: { left, top: 16, width: side, height: side, show: true, borderColor: Page.colour("line"), backgroundColor: Page.colour("ground") },
         xAxis: category("to rank", { nameGap: 26 }),
         yAxis: category("from rank", { inverse: true, nameGap: 40 }),
         visualMap: {
-          show: width >= 560, left: Math.min(width - 80, (width + side) / 2 + 24), top: "middle", itemHeight: side * 0.6, itemWidth: 14, calculable: false, hoverLink: false, textStyle: { color: Page.colour("soft"), fontSize: 11 },
-          text: [10 ** high, 10 ** low].map((size) => Units.shown(size, "B")),
-          min: high > low ? low : low - 1, max: high, dimension: 2, inRange: { color: Page.isDark() ? ["#182033", "#3d6bd0", "#9fc0ff"] : ["#edf2fd", "#6f9bf0", "#143d92"] },
+          show: false, min: high > low ? low : low - 1, max: high, dimension: 2, inRange: { color: shades() },
         },
         tooltip: { trigger: "item", ...tooltip(({ data: cell }) => table(`rank ${names[cell[1]]} to rank ${names[cell[0]]}`, [["sent in a step", Units.shown(cell[3], "B")]])) },
         series: [{ type: "heatmap", data: data.cells.map(([from, to, size]) => [to, from, Math.max(low, Math.log10(size)), size]), itemStyle: { borderWidth: blocks <= 32 ? 1 : 0, borderColor: Page.colour("paper") }, emphasis: { disabled: true }, progressive: 0 }],
@@ -173,7 +188,7 @@ const reportPlots = (Page) => {
     chart(host, (width) => ({
       grid: { left: width < 560 ? 100 : 180, right: 30, top: 36, bottom: 34 },
       legend: { top: 0, type: "scroll", textStyle: { color: Page.colour("soft") } },
-      xAxis: axis("s", { type: "log", min: Math.min(...times) * 0.8, max: Math.max(...times) * 1.2 }),
+      xAxis: (() => { const made = axis("s", { type: "log", min: Math.min(...times) * 0.8, max: Math.max(...times) * 1.2 }); return { ...made, axisLabel: { ...made.axisLabel, showMinLabel: false, showMaxLabel: false } }; })(),
       yAxis: axis("", { type: "category", data: places, inverse: true, axisLabel: { color: Page.colour("soft"), fontSize: 11, width: width < 560 ? 90 : 165, overflow: "truncate" } }),
       tooltip: { trigger: "item", ...tooltip(({ data: given }) => given.each && table(`${given.each.target} on ${given.each.on}`, [["fidelity", given.each.fidelity], ["step", Units.shown(given.each.step_s, "s")], ["low", Units.shown(given.each.interval[0], "s")], ["high", Units.shown(given.each.interval[1], "s")]])) },
       series: fidelities.flatMap((fidelity, place) => {

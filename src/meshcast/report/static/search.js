@@ -6,7 +6,8 @@ const reportSearch = (Page, Plots) => {
   if (!data) return;
   const MOST_ROWS = 400;
   const place = Page.root.getElementById("points");
-  const state = { words: [], ranges: new Map(), sort: null, down: false };
+  const better = (column) => data.measures.find((measure) => measure.place === column)?.less ?? true;
+  const state = { words: [], ranges: new Map(), sort: data.x, down: !better(data.x) };  // the best in what was searched for first
   const isFront = new Set(data.front), isBest = new Set(data.best);
   const value = (row, column) => data.rows[row][column];
   const numeric = data.columns.map((column, at) => data.rows.some((row) => typeof row[at] === "number") && data.rows.every((row) => row[at] === null || typeof row[at] === "number"));
@@ -25,10 +26,13 @@ const reportSearch = (Page, Plots) => {
   // The table.
   const head = place.querySelector("thead"), body = place.querySelector("tbody"), count = place.querySelector("[data-count]");
   const row = Page.element("tr");
+  row.setAttribute("role", "row");
   data.columns.forEach((column, at) => {
     const cell = Page.element("th", undefined, numeric[at] ? "num" : "");
     cell.scope = "col";
+    cell.setAttribute("role", "columnheader");
     if (column.term) cell.dataset.term = column.term;
+    if (at === state.sort) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
     const button = Page.element("button", column.title);
     button.type = "button";
     button.addEventListener("click", () => {
@@ -55,9 +59,14 @@ const reportSearch = (Page, Plots) => {
     }
     body.replaceChildren(...rows.slice(0, MOST_ROWS).map((number) => {
       const line = Page.element("tr");
+      line.setAttribute("role", "row");
       data.columns.forEach((column, at) => {
         const text = Units.shown(value(number, at), column.unit);
-        const cell = Page.element("td", text, numeric[at] ? "num" : text.length > 32 ? "long" : "");
+        const known = value(number, at) !== null && value(number, at) !== "";
+        const cell = Page.element("td", text, [numeric[at] ? "num" : text.length > 32 ? "long" : text.length > 16 ? "line" : "", known ? "" : "none"].join(" ").trim());
+        cell.setAttribute("role", "cell");
+        cell.dataset.label = column.title;
+        if (text.length > 32 && text.includes("=")) cell.replaceChildren(...Page.broken(text));
         if (numeric[at] && value(number, at) !== null) cell.dataset.value = String(value(number, at));
         if (column.term) cell.dataset.term = column.term;
         line.append(cell);
@@ -78,8 +87,7 @@ const reportSearch = (Page, Plots) => {
   const logarithmic = Page.root.querySelector("[data-log]");
   for (const select of Page.root.querySelectorAll("[data-axis]")) select.addEventListener("change", () => { axes[select.dataset.axis] = Number(select.value); refresh(); });
   logarithmic.addEventListener("change", () => refresh());
-  // Decades are for what differs by factors: within one of them a logarithmic axis has next to no ticks.
-  const wide = (column) => { const all = data.rows.map((row) => row[column]).filter((cell) => cell > 0); return all.length > 1 && Math.max(...all) / Math.min(...all) > 30; };
+  const wide = (column, factor = 30) => { const all = data.rows.map((row) => row[column]).filter((cell) => cell > 0); return all.length > 1 && Math.max(...all) / Math.min(...all) > factor; };
   logarithmic.checked = wide(axes.x) || wide(axes.y);
   const label = (number) => data.columns.map((column, at) => [column.title, Units.shown(value(number, at), column.unit)]);
   const frontOf = (rows) => {
@@ -95,20 +103,22 @@ const reportSearch = (Page, Plots) => {
   const frontOptions = (width) => {
     const rows = shownRows.filter((number) => value(number, axes.x) !== null && value(number, axes.y) !== null);
     const positive = rows.every((number) => value(number, axes.x) > 0 && value(number, axes.y) > 0);
-    const type = logarithmic.checked && positive ? "log" : "value";
+    // Decades are for what differs by factors: within one of them a logarithmic axis has next to no ticks.
+    const decades = (column) => logarithmic.checked && positive && wide(column, 10);
     const unit = (column) => data.columns[column].unit;
     const range = (column) => {
       const all = rows.map((number) => value(number, column));
       if (!all.length) return {};
       const [low, high] = [Math.min(...all), Math.max(...all)];
-      return type === "log" ? { min: low / 1.15, max: high * 1.15 } : { scale: true };
+      return decades(column) ? { type: "log", min: low / 1.15, max: high * 1.15 } : { type: "value", scale: true };
     };
+    const inner = (column) => (decades(column) ? { axisLabel: { ...Plots.axis(unit(column)).axisLabel, showMinLabel: false, showMaxLabel: false } } : {});
     return {
       ...Plots.zoomed(),
       grid: { left: width < 560 ? 66 : 88, right: 26, top: 30, bottom: 46 },
-      xAxis: Plots.axis(unit(axes.x), { type, ...range(axes.x), name: named(axes.x), nameLocation: "middle", nameGap: 28 }),
-      yAxis: Plots.axis(unit(axes.y), { type, ...range(axes.y), name: named(axes.y), nameLocation: "end", nameTextStyle: { color: Page.colour("soft"), align: "left", fontSize: 12 } }),
-      tooltip: { trigger: "item", ...Plots.tooltip(({ data: given }) => given && given.number !== undefined && Plots.table(`point ${value(given.number, 0)}`, label(given.number).slice(1))) },
+      xAxis: Plots.axis(unit(axes.x), { ...inner(axes.x), ...range(axes.x), name: named(axes.x), nameLocation: "middle", nameGap: 28 }),
+      yAxis: Plots.axis(unit(axes.y), { ...inner(axes.y), ...range(axes.y), name: named(axes.y), nameLocation: "end", nameTextStyle: { color: Page.colour("soft"), align: "left", fontSize: 12 } }),
+      tooltip: { trigger: "item", ...Plots.tooltip(({ data: given }) => given && given.number !== undefined && Plots.table(`point ${value(given.number, data.number)}`, label(given.number).filter((_, at) => at !== data.number))) },
       series: [
         { type: "line", step: false, showSymbol: false, silent: true, color: Page.colour("communication"), lineStyle: { width: 1.5, type: "dashed" }, data: frontOf(rows).map((number) => [value(number, axes.x), value(number, axes.y)]) },
         { type: "scatter", cursor: "default", data: rows.map((number) => ({
@@ -127,6 +137,11 @@ const reportSearch = (Page, Plots) => {
   const lanes = [...data.axes].sort((a, b) => (letters(b) > 8 && letters(b) === longest) - (letters(a) > 8 && letters(a) === longest));
   parallelHost.style.setProperty("--lanes", lanes.length);
   const BESIDE = 150;
+  // Axes stand close to each other: short names, and numbers of one unit that the name has.
+  const counted = (column) => numeric[column] && /^[a-z]+\/s$/.test(data.columns[column].unit);
+  const short = (column) => `${named(column).split(" of ")[0]}${counted(column) ? `, ${data.columns[column].unit}` : ""}`;
+  const brief = (amount) => { const [size, letter] = [[1e9, " G"], [1e6, " M"], [1e3, " k"]].find(([least]) => Math.abs(amount) >= least) || [1, ""]; return `${Number((amount / size).toPrecision(3))}${letter}`; };
+  const ticks = (column) => (counted(column) ? { formatter: brief } : data.columns[column].unit === "W" ? { formatter: (amount) => `${brief(amount)}${Math.abs(amount) < 1e3 ? " " : ""}W` } : {});
   const parallelOptions = () => {
     const narrow = getComputedStyle(parallelHost).getPropertyValue("--stacked").trim() === "1"; // axes lie under each other there
     const beside = !narrow && letters(lanes[0]) > 8;
@@ -137,7 +152,7 @@ const reportSearch = (Page, Plots) => {
     parallel: { layout: narrow ? "vertical" : "horizontal", left: narrow ? 16 : beside ? BESIDE : 46, right: narrow ? 16 : 90, top: narrow ? 26 : 52, bottom: narrow ? 30 : 22, parallelAxisDefault: { ...naming, areaSelectStyle: { color: Page.colour("accent"), borderColor: Page.colour("accent"), opacity: 0.2, width: 18 } } },
     parallelAxis: lanes.map((column, at) => {
       const common = numeric[column] ? Plots.axis(data.columns[column].unit, { type: "value", scale: true, splitNumber: narrow ? 2 : 3, splitLine: { show: false } }) : { ...Plots.axis("", { splitLine: { show: false } }), type: "category", data: orders[column] };
-      return { dim: at, name: named(column), nameRotate: !narrow && lanes.length > 8 ? 18 : 0, ...common, ...naming, axisLabel: { ...common.axisLabel, ...said, ...(numeric[column] ? {} : { formatter: undefined, ...words(at) }) } };
+      return { dim: at, name: short(column), nameRotate: !narrow && lanes.length > 9 ? 18 : 0, ...common, ...naming, axisLabel: { ...common.axisLabel, ...said, ...(numeric[column] ? ticks(column) : { formatter: undefined, ...words(at) }) } };
     }),
     series: [{
       type: "parallel", smooth: false, inactiveOpacity: 0.03, activeOpacity: 0.8, progressive: 0, lineStyle: { width: 1 },

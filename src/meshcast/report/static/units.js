@@ -8,7 +8,7 @@ const Units = (() => {
     return String(Number(value.toPrecision(3)));
   };
   const scaled = (value, steps) => {
-    const [size, unit] = steps.find(([least]) => Math.abs(value) >= least) || steps[steps.length - 1];
+    const [size, unit] = steps.find(([least]) => Math.abs(value) >= 0.9995 * least) || steps[steps.length - 1];
     return `${digits(value / size)} ${unit}`;
   };
   const decimal = (unit) => [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]].map(([s, p]) => [s, p + unit]);
@@ -36,11 +36,12 @@ const Units = (() => {
       case "share": return value > 0 && value < 0.0005 ? "<0.1 %" : `${(100 * value).toFixed(1)} %`;
       case "W": return Math.abs(value) >= 10 ? `${Math.round(value).toLocaleString("en-US")} W` : `${digits(value)} W`;
       case "ratio": return `${digits(value)}×`;
-      case "USD": case "FLOP/B": return `${digits(value)} ${unit}`;
+      case "1": return digits(value);
+      case "FLOP/B": return `${digits(value)} ${unit}`;
       case "count": return Number.isInteger(value) || Math.abs(value) >= 999.5 ? (Math.abs(value) < 1e15 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(4)))) : String(Number(value.toPrecision(4)));
       case "": case undefined: return Number.isInteger(value) ? value.toLocaleString("en-US") : String(Number(value.toPrecision(4)));
       default: return `${count(value)} ${unit}`;
     }
   };
-  return { shown };
+  return { shown, count };
 })();

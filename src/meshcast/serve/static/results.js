@@ -90,7 +90,7 @@ function brief() {
   const held = shown.get(state.active);
   const p = held && held.answers.get(state.configs[state.active].on[0]);
   const said = !p ? "…" : p.problem ? p.problem.message : p.feasible ? `${format.time(p.step_time_s)} · MFU ${format.percent(p.mfu)} · ${format.bytes(p.memory_bytes.peak)}` : "does not fit";
-  replace(document.getElementById("brief"), h("b", { class: `letter letter-${state.active}` }, LETTERS[state.active]), said);
+  replace(document.getElementById("brief"), h("span", { class: "visually-hidden" }, "To the answer: "), h("b", { class: `letter letter-${state.active}` }, LETTERS[state.active]), said);
 }
 
 function card(config, index, held, first) {

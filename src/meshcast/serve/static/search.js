@@ -86,8 +86,9 @@ export function watch(name) {
 }
 
 function measures() {
-  const [first = "time", second] = show.objectives;
-  return [MEASURES[first] || MEASURES.time, MEASURES[second && second !== first ? second : SECOND[first]] || MEASURES.memory];
+  // Some are known of a report alone, such as what a run costs; two axes of one measure would be a line.
+  const [first = "time", second = SECOND[first]] = [...new Set(show.objectives)].filter((each) => each in MEASURES);
+  return [MEASURES[first], MEASURES[second]];
 }
 
 const label = (p) => [["step", format.time(p.step_time_s)], ["MFU", format.percent(p.mfu)], ["memory", format.percent(p.memory_share)], ["on", `${format.count(p.devices)} × ${p.on}`], ["limited by", p.binds]].filter(([, said]) => said);

@@ -11,9 +11,10 @@ for the backward pass as the product reads them: in 8 bits, once for all product
 
 "fp8-rowwise" is E4M3 throughout with a scale for each row of the first operand and each column of the second, over what the
 product sums up, as torchao's recipe of that name trains (`torchao/float8/float8_linear.py`, `float8_ops.py` of June 2025). The
-three products sum up different indices, so that nothing rounded serves two of them: inputs are kept wide, and inputs and gradients
-are rounded anew along the rows of a batch for the gradients of weights. The forward product scales in its own kernel; those of
-gradients, which add up in full precision, are cuBLAS's without scales, and what they give is scaled behind them.
+three products sum up different indices, so that nothing rounded serves two of them: inputs are kept wide, and they and their
+gradients are rounded anew along the rows of a batch for the gradients of weights. The forward product scales in its own
+kernel, which stands for it here; those of gradients, which add up in full precision, are cuBLAS's without scales, and what they
+give is scaled behind them.
 
 "mxfp8" is E4M3 throughout with a scale for each block of 32 values (Rouhani 2023, `arXiv:2310.10537`). Blocks are scaled by
 the kernel that rounds them and inside of the product, so that no pass looks for a tensor's largest value. StableHLO has no
@@ -177,9 +178,10 @@ def _scaled_by_rows(equation: str, layout: MeshLayout, over: Sequence[Axes], hel
     def multiplied(terms: str, x: jax.Array, w: jax.Array, like: jax.Array, *, inside: bool = False) -> jax.Array:
         """A product of what is rounded for it; `inside` its own kernel multiplies by the scales."""
         operands, made = terms.split("->")
-        narrow, scales = zip(*(_by_rows(v, i, made, kind.inputs) for v, i in zip((x, w), operands.split(","), strict=True)))
-        y = jnp.einsum(terms, *narrow, preferred_element_type=like.dtype)
-        return y if inside else y * scales[0].astype(like.dtype) * scales[1].astype(like.dtype)
+        first, second = operands.split(",")
+        rows, columns = _by_rows(x, first, made, kind.inputs), _by_rows(w, second, made, kind.inputs)
+        y = jnp.einsum(terms, rows[0], columns[0], preferred_element_type=like.dtype)
+        return y if inside else y * rows[1].astype(like.dtype) * columns[1].astype(like.dtype)
 
     def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
         x = x if held else layout.constrain(kept(x, name), *over)

@@ -190,7 +190,11 @@ def _expert_settings(run: StatedRun, found: Findings) -> dict[str, Any]:
         settings["capacity_factor"] = factor
     elif "dropless" in run.extra.words:
         room = _whole_tiles(run) if run.framework == "maxtext" else 1.0
-        more = "and no more" if room == 1 else f"and, in tiles of {_TILE_ROWS} rows that two of them share, {room:.2f} times that"
+        more = (
+            "and no more"
+            if room == 1
+            else f"and, in tiles of {_TILE_ROWS} rows that two of them share, {room:.2f} times that"
+        )
         found.assumes(f"dropless experts are evenly loaded: each computes its share {more}")
         settings["capacity_factor"] = room
     return settings

@@ -152,3 +152,12 @@ def test_a_rewrite_that_finds_nothing_says_so() -> None:
     assert made.schedule == lowered.schedule
     assert len(made.idle) == 3
     assert all("changes nothing" in text or "change nothing" in text for text in made.idle)
+
+
+def test_gathered_weights_are_whole_when_a_product_is_cut() -> None:
+    """FSDP gathers the other operand: an exchange of weights, which nothing waits for in parts."""
+    body = schedule(
+        [collective("all_gather", 2, 1, 1), collective("all_gather", 0, 5, 4), product([5, 1], 6, 8)], (0, 2), (6,)
+    )
+    assert names(cut(body, parameters=[2])) == ["all_gather"] + ["collective_permute"] * 3 + ["product"] * 4
+    assert names(cut(body)) == ["all_gather", "all_gather", "product"]  # two activations: one product for one exchange

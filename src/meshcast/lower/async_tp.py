@@ -124,7 +124,11 @@ class _Block:
         )
 
     def _is_gathered(self, value: int) -> bool:
-        writer = self._steps[self._writer[value]] if value in self._writer else None
+        """Whether a value is an exchange's of activations: one product is cut for one exchange, gathered weights are whole."""
+        index = self._writer.get(value)
+        if index is None or not self._activation[index]:
+            return False
+        writer = self._steps[index]
         return isinstance(writer, Kernel) and writer.collective is not None
 
     def _before_scatter(self, product: Step) -> bool:

@@ -10,6 +10,7 @@ from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.channel_sums import with_channel_sums
 from meshcast.lower.kernel import LoweredProgram, Schedule
+from meshcast.lower.leading_copies import with_leading_copies
 from meshcast.lower.library_norms import with_library_norms
 from meshcast.lower.local_scales import with_local_scales
 from meshcast.lower.narrow_attention import with_narrow_attention
@@ -59,6 +60,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.async_tp,
             lambda before: with_partial_products(before, values, weights),
             "async-tp changes nothing: no product alone has an exchange of activations around it that could be cut",
+        ),
+        (
+            overlap.leading_copies,
+            lambda before: with_leading_copies(before, values, lambda group: group == splitting),
+            "leading-copies changes nothing: no activations are gathered or scattered along another dimension than the first",
         ),
         (
             overlap.cached_weights,

@@ -31,6 +31,7 @@ class Overlap:
         one_copy: Whether a token is sent once to each host that has any of its experts, not once for each expert.
         offload: Whether what a loop saves for a later one lies in the host's memory in between, moved beside compute.
         fsdp2: Whether gathered weights are copied out of a buffer and gradients into one, in fp32, as PyTorch's FSDP2 does.
+        leading_copies: Whether activations are gathered and scattered along their first dimension alone, with copies around it.
         turned_images: Whether images lie channels first, which cuDNN turns around convolutions on tensor cores.
         channel_sums: Whether images lie channels first and batch norms have a block for each channel.
         cached_weights: Whether what is made of weights alone, in fp8, is made once a step and not for every microbatch.
@@ -50,6 +51,7 @@ class Overlap:
     one_copy: bool = False
     offload: bool = False
     fsdp2: bool = False
+    leading_copies: bool = False
     turned_images: bool = False
     channel_sums: bool = False
     cached_weights: bool = False
@@ -141,6 +143,10 @@ OVERLAP_CHOICES = (
     OverlapChoice(name="one-copy", field="one_copy", read=_flag, help="a token to each host once"),
     OverlapChoice(name="offload", field="offload", read=_flag, help="what layers save waits in the host's memory"),
     OverlapChoice(name="fsdp2", field="fsdp2", read=_flag, help="weights and gradients copied through buffers, as PyTorch does"),
+    OverlapChoice(
+        name="leading-copies", field="leading_copies", read=_flag,
+        help="activations copied around tensor-parallel exchanges, as PyTorch does",
+    ),
     OverlapChoice(name="turned-images", field="turned_images", read=_flag, help="images channels first, turned by cuDNN"),
     OverlapChoice(name="channel-sums", field="channel_sums", read=_flag, help="batch norms with a block a channel"),
     OverlapChoice(name="cached-weights", field="cached_weights", read=_flag, help="fp8 weights rounded once a step"),

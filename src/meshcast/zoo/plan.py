@@ -17,7 +17,7 @@ from meshcast.zoo.dtypes import dtype_named
 from meshcast.zoo.words import Gradients, Remat
 
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
-Precision = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4", "int8"]
+Precision = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "fp8-rowwise", "mxfp8", "nvfp4", "int8"]
 Attention = Literal[
     "auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts"
 ]  # fmt: skip
@@ -57,8 +57,8 @@ class Plan:
         remat: What the backward pass computes again, a word of `zoo.words.Remat`.
         zero: 1: the optimizer's state is shared out over `dp`; 2: gradients too; 3: weights too, as `fsdp` does.
         schedule: The schedule of a pipeline.
-        precision: The precision of products: `bf16`, `fp16`, `tf32` and `fp32` (both on fp32 activations), `fp8`, `mxfp8`,
-            `nvfp4`, `int8`.
+        precision: The precision of products: `bf16`, `fp16`, `tf32` and `fp32` (both on fp32 activations), `fp8`,
+            `fp8-rowwise`, `mxfp8`, `nvfp4`, `int8`.
         attention: `auto` (as None: what the device has for the model, `jobs.planned.attending`), `plain` products or `flash` (the
             backend's fused kernel); where sequences are split `ring` (keys and values go round) or `all-gather` of plain
             products, `flash-ring`, `flash-all-gather` or `flash-parts` of fused kernels (`flash` is the second then).

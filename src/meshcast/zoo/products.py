@@ -9,6 +9,13 @@ All three products of a layer, forward and both backward, are made so. Weights a
 backward pass rounds them again: an 8-bit copy for every microbatch in flight would be larger than they are. Inputs are kept
 for the backward pass as the product reads them: in 8 bits, once for all products that share them.
 
+"fp8-rowwise" is E4M3 throughout with a scale for each row of the first operand and each column of the second, over what the
+product sums up, as torchao's recipe of that name trains (`torchao/float8/float8_linear.py`, `float8_ops.py` of June 2025). The
+three products sum up different indices, so that nothing rounded serves two of them: inputs are kept wide, and they and their
+gradients are rounded anew along the rows of a batch for the gradients of weights. The forward product scales in its own
+kernel, which stands for it here; those of gradients, which add up in full precision, are cuBLAS's without scales, and what they
+give is scaled behind them.
+
 "mxfp8" is E4M3 throughout with a scale for each block of 32 values (Rouhani 2023, `arXiv:2310.10537`). Blocks are scaled by
 the kernel that rounds them and inside of the product, so that no pass looks for a tensor's largest value. StableHLO has no
 such product: the program rounds without scales and moves 8 bits a value where hardware moves 8.25. It is there for its cost,
@@ -41,15 +48,17 @@ _LARGEST = {jnp.float8_e4m3fn: 448.0, jnp.float8_e5m2: 57344.0, jnp.float4_e2m1f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FewerBits:
-    """Products in fewer bits: the types of inputs and weights, and of gradients, and whether blocks scale themselves."""
+    """Products in fewer bits: the types of inputs and weights, and of gradients, and whether blocks or rows have scales."""
 
     inputs: Any
     gradients: Any
     blocks: bool = False
+    rows: bool = False
 
 
 _NARROW = {
     "fp8": _FewerBits(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e5m2),
+    "fp8-rowwise": _FewerBits(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e4m3fn, rows=True),
     "mxfp8": _FewerBits(inputs=jnp.float8_e4m3fn, gradients=jnp.float8_e4m3fn, blocks=True),
     "nvfp4": _FewerBits(inputs=jnp.float4_e2m1fn, gradients=jnp.float4_e2m1fn),
     "int8": _FewerBits(inputs=jnp.int8, gradients=jnp.int8),
@@ -102,7 +111,8 @@ def products(
             f"products in {layout.products!r} are not known", where="--set", fix="one of " + ", ".join(KINDS)
         )
     if layout.products != "plain":
-        return list(_scaled(equation, layout, over, held, name)(x, *weights))
+        made_of = _scaled_by_rows if _NARROW[layout.products].rows else _scaled
+        return list(made_of(equation, layout, over, held, name)(x, *weights))
     x = x if held else layout.constrain(kept(x, name), *over)
     made = [jnp.einsum(equation, x, w) for w in weights]
     return [kept(y, ODD_PRODUCT) if (number + place) % 2 else y for place, y in enumerate(made)]
@@ -157,3 +167,47 @@ def _scaled(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool,
     function = jax.custom_vjp(lambda x, *weights: forward(x, *weights)[0])
     function.defvjp(forward, backward)
     return function
+
+
+def _scaled_by_rows(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool, name: str) -> Any:
+    """The products with a scale for each row and column as a function of the input and the weights."""
+    kind = _NARROW[layout.products]
+    inputs, result = equation.split("->")
+    left, right = inputs.split(",")
+
+    def multiplied(terms: str, x: jax.Array, w: jax.Array, like: jax.Array, *, inside: bool = False) -> jax.Array:
+        """A product of what is rounded for it; `inside` its own kernel multiplies by the scales."""
+        operands, made = terms.split("->")
+        first, second = operands.split(",")
+        rows, columns = _by_rows(x, first, made, kind.inputs), _by_rows(w, second, made, kind.inputs)
+        y = jnp.einsum(terms, rows[0], columns[0], preferred_element_type=like.dtype)
+        return y if inside else y * rows[1].astype(like.dtype) * columns[1].astype(like.dtype)
+
+    def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
+        x = x if held else layout.constrain(kept(x, name), *over)
+        return [multiplied(equation, x, w, x, inside=True) for w in weights], (x, weights)
+
+    def backward(saved: Any, gradients: list[jax.Array]) -> tuple[jax.Array, ...]:
+        x, weights = saved
+        gradient_of_input: Any = None
+        gradients_of_weights = []
+        for w, gradient in zip(weights, gradients, strict=True):
+            part = multiplied(f"{result},{right}->{left}", gradient, w, x)
+            gradient_of_input = part if gradient_of_input is None else gradient_of_input + part
+            gradients_of_weights.append(multiplied(f"{left},{result}->{right}", x, gradient, w))
+        return gradient_of_input, *gradients_of_weights
+
+    function = jax.custom_vjp(lambda x, *weights: forward(x, *weights)[0])
+    function.defvjp(forward, backward)
+    return function
+
+
+def _by_rows(x: jax.Array, indices: str, result: str, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Values in a narrow format, scaled by what is summed up, and their scales as the result of the product is laid out."""
+    wide = x.astype(jnp.float32)
+    summed = tuple(place for place, index in enumerate(indices) if index not in result)
+    scale = jnp.maximum(jnp.max(jnp.abs(wide), axis=summed, keepdims=True), 1e-30) / _LARGEST[dtype]
+    rest = "".join(index for index in indices if index in result)
+    ordered = jnp.einsum(f"{rest}->{''.join(sorted(rest, key=result.index))}", jnp.squeeze(scale, summed))
+    shape = [x.shape[indices.index(index)] if index in rest else 1 for index in result]
+    return (wide / scale).astype(dtype), ordered.reshape(shape)

@@ -115,6 +115,19 @@ def test_experts_and_what_has_no_column() -> None:
     assert (every_second["dense_layers"], every_second["capacity_factor"]) == (4, 1.5)
 
 
+def test_experts_of_maxtext_compute_whole_tiles() -> None:
+    """2 x 2048 x 4 = 16,384 rows are 32 tiles of 512, and 31 more are shared by two of 32 experts; of the 8 of a device 7."""
+    counts = {**SMALL, "gbs": 16, "experts": 32, "experts_per_token": 4, "moe_ffn": 128}
+    moe: dict[str, Any] = {"model": "some-moe", "counts": counts, "device": "tpu-v5p", "framework": "maxtext"}
+    found = target(**moe, extra="dropless")
+    assert found.settings["capacity_factor"] == pytest.approx(1 + 31 / 32)
+    assert any("1.97 times" in each for each in found.assumptions)
+    split = target(**moe, extra="dropless", degrees={"dp": 1, "fsdp": 8, "ep": 4})
+    assert split.settings["capacity_factor"] == pytest.approx(1 + 7 / 32)
+    dropping = target(**moe, extra="capacity_factor=1.5;dropping")
+    assert dropping.settings["capacity_factor"] == 1.5
+
+
 def test_extras_are_values_and_words() -> None:
     found = Extras.read(
         "mla:q_lora=1536,kv_lora=512;params=fp32,compute=bf16;cuda_graph=full-iteration;a2a_overlap;mtp=x"
@@ -363,6 +376,7 @@ def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
     ("told", "planned"),
     [
         ("fp8-tensor", "fp8"), ("fp8_cs", "fp8"), ("fp8-blockwise", "fp8"), ("fp8", "fp8"), ("fp8-mx", "mxfp8"),
+        ("fp8-rowwise", "fp8-rowwise"),
         ("nvfp4", "nvfp4"), ("bf16-mixed", "bf16"), ("fp16-amp", "bf16"), ("int8-aqt", "int8"), ("fp8x", "fp8x"),
     ],
 )  # fmt: skip

@@ -176,7 +176,9 @@ def check_device(plan: Plan, device: Device) -> None:
     if plan.offload != "none":
         host_rate(device)
     # The formats with a scale for each block (OCP Microscaling) come together: who has f6 or f4 multiplies by blocks.
-    needed = {"fp8": {"f8"}, "mxfp8": {"f6", "f4"}, "nvfp4": {"f4"}, "int8": {"i8"}}.get(plan.precision)
+    needed = {"fp8": {"f8"}, "fp8-rowwise": {"f8"}, "mxfp8": {"f6", "f4"}, "nvfp4": {"f4"}, "int8": {"i8"}}.get(
+        plan.precision
+    )
     if needed and needed.isdisjoint(device.matrix_flops):
         has = ", ".join(sorted(device.matrix_flops))
         other = "fp8" if "f8" in device.matrix_flops else "bf16"

@@ -25,10 +25,11 @@ _ENDS = 2  # the first and the last part have the embedding and the loss, and ne
 _MOST_SHARING = 64  # ranks that share sequences
 _ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
 # A run's words for the precision of products, and the plan's; others are the plan's own or refused by it. Of fp8 all scalings
-# but those in hardware (by 32 elements) multiply alike.
+# but those in hardware (by 32 elements) and those of rows multiply alike.
 _PRECISIONS = (
     (r"mx-?fp8|fp8-mx", "mxfp8"),
-    (r"fp8(?:-(?:tensor|delayed|block|rowwise|current|blockwise|subchannel|tensorwise|cs|ds|sc|te|hybrid))?", "fp8"),
+    (r"fp8-(?:rowwise|axiswise)", "fp8-rowwise"),
+    (r"fp8(?:-(?:tensor|delayed|block|current|blockwise|subchannel|tensorwise|cs|ds|sc|te|hybrid))?", "fp8"),
     (r"nv-?fp4|fp4-nv", "nvfp4"),
     (r"(bf16|fp16)-(?:mixed|amp)", r"\1"),
     (r"int8-aqt|aqt-int8|int8-w8a8", "int8"),

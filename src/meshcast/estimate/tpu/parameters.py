@@ -17,6 +17,7 @@ TPU_COMPILER = "compiled"  # among the intervals by kernel kind, that of the com
 
 # Where parameters that no fit moves come from; the others are fitted to the compiler's cycles (`evidence.fits.tpu`).
 SWEEPS = "cocossim's v6e sweeps"
+VALIDATION = "SCALE-Sim-validation on v4"
 MICROBENCHMARKS = "AI-Hypercomputer's microbenchmarks of TPU7x"
 XLA = "scoped VMEM of products that libtpu 0.0.42.1 compiled for v6e"
 SPLASH = "bundles of splash attention that libtpu 0.0.42.1 compiled for v6e"
@@ -33,7 +34,11 @@ class TpuParameters:
 
     kernel_cycles: float = about("a kernel's fixed cost where everything lies in VMEM", 16.0, SWEEPS)
     counter_cycles: float = about("a turn's counter, flag or index on the scalar core", 4.0, SWEEPS)
-    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 644.0, SWEEPS)
+    copy_ns: float = about(
+        "nanoseconds, the memory's own: a kernel's first copy from its start to its arrival; likewise its last one out",
+        430.0,
+        f"{SWEEPS} (368), single ops of {VALIDATION} (430)",
+    )
     fill_cycles: float = about("a product's first tiles in and last results out", 300.0, SWEEPS)
     scalar_cycles: float = about(
         "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 3000.0, SWEEPS
@@ -65,6 +70,11 @@ class TpuParameters:
     )
     op_cycles: float = about("one arithmetic op on one vector, of one ALU", 1.3, SWEEPS)
     function_cycles: float = about("one transcendental function on one vector", 1.3, SWEEPS)
+    half_in_cycles: float = about("turning one vector of f16, which no unit computes in, into f32", 3.8, VALIDATION)
+    half_out_cycles: float = about("turning one vector of f32 back into f16", 11.5, VALIDATION)
+    half_side: float = about(
+        "rows or columns of a product's result that share one such turn of its operands", 512.0, VALIDATION
+    )
     shuffle_cycles: float = about(
         "moving one vector's elements across lanes or sublanes: transposes, relayouts", 6.0, UNCALIBRATED
     )

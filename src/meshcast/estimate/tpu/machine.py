@@ -16,6 +16,7 @@ from meshcast.lower import Kernel, KernelKind, Recency
 # Generations whose vector units compute in bf16; the others convert to f32 and back, and the TPU
 # compiler writes these conversions into its programs up to v5p.
 BF16_VECTORS = frozenset({"v6e", "tpu7x"})
+HALF = "f16"  # no unit computes in it
 WORD_BYTES = 4  # of one element of a vector register, whose lanes are 32 bits wide; narrower types are packed into them
 
 
@@ -46,7 +47,9 @@ class TpuMachine:
     device: Device
     parameters: TpuParameters
     explaining: bool = False
-    busy: float | None = None  # of its cores, those that a kernel is large enough for; all of them where nothing is said
+    busy: float | None = (
+        None  # of its cores, those that a kernel is large enough for; all of them where nothing is said
+    )
 
     @cached_property
     def cores(self) -> TensorCores:
@@ -164,9 +167,14 @@ class TpuMachine:
         return ops + functions if kernel.kind is KernelKind.REDUCTION else max(ops, functions)
 
     def converting(self, dtype: str, read: float, written: float) -> float:
-        """Seconds of turning elements into what the units compute in, and back: f16 alone has no unit of its own."""
+        """Seconds of turning so many elements of f16 into f32 and back, where vector units have no 16-bit arithmetic.
+
+        Nobody has published times of f16 on later generations; there it is taken as bf16 is.
+        """
+        if dtype != HALF or self.has_bf16_vectors:
+            return 0.0
         p = self.parameters
-        return self.vectors(p.half_in_cycles, read) + self.vectors(p.half_out_cycles, written) if dtype == "f16" else 0.0
+        return self.vectors(p.half_in_cycles, read) + self.vectors(p.half_out_cycles, written)
 
     def work(
         self,

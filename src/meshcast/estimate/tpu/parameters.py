@@ -20,6 +20,8 @@ SWEEPS = "cocossim's v6e sweeps"
 VALIDATION = "SCALE-Sim-validation on v4"
 MICROBENCHMARKS = "AI-Hypercomputer's microbenchmarks of TPU7x"
 XLA = "scoped VMEM of products that libtpu 0.0.42.1 compiled for v6e"
+# Cycles a vector beyond the memory's at its nominal rate: 0.8 (v6e) to 2.6 (v5p) in f32; in bf16 5.7 (v5p) to 8.8 (v3) more.
+SCORES = "attention's scores, 14 x 4096 x 4096 x 128 in f32 and bf16, that libtpu 0.0.42.1 compiled for v3 to v6e"
 SPLASH = "bundles of splash attention that libtpu 0.0.42.1 compiled for v6e"
 UNCALIBRATED = "start value, not calibrated"
 UNRECORDED = "no published time behind it"
@@ -79,11 +81,10 @@ class TpuParameters:
         "moving one vector's elements across lanes or sublanes: transposes, relayouts", 6.0, UNCALIBRATED
     )
     array_loss: float = about("cycles of the systolic arrays beyond their passes, as a share", 0.03)
-    window_cycles: float = about("the arrays' pause between two steps of a product's pipeline", 1000.0)
     weight_bytes: float = about("bytes of weights that a core's arrays load in a cycle", 3500.0, SWEEPS)
-    result_cycles: float = about("taking one vector of a product's results out and storing it", 3.0)
-    narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 1.2)
-    widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 8.0)
+    result_cycles: float = about("taking one vector of a product's results out and storing it", 1.8, SCORES)
+    narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 2.8)
+    widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 7.6, SCORES)
     fused_cycles: float = about("one arithmetic op that is fused into a product, on one vector, of one ALU", 1.1)
     pack_cycles: float = about(
         "gathering one vector of windows where channels are too few to fill sublanes; half where the batch fills lanes",

@@ -104,3 +104,17 @@ def test_a_buffer_that_a_loop_fills_is_not_cleared() -> None:
     lowered = lower_function(step, spec(1024, 1024), backend=TPU)
     assert loops(lowered)
     assert not [kernel for kernel in kernels(lowered) if kernel.written_bytes > 2**20]
+
+
+def test_a_gather_is_written_down_before_it_is_read() -> None:
+    """As libtpu 0.0.42 compiles it: a kernel that picks the slices, and one that sums them up."""
+
+    def step(table, places):  # type: ignore[no-untyped-def]
+        return (jnp.take(table, places, axis=0, mode="clip") * 2).sum()
+
+    made = kernels(lower_function(step, spec(4096, 256), spec(1024, dtype="int32"), backend=TPU))
+    picking, summing = (
+        next(k for k in made if any(op.endswith(name) for op in k.ops)) for name in ("gather", "reduce")
+    )
+    assert picking.written_bytes == summing.operand_bytes[0] == 4 * 1024 * 256
+    assert summing.kind is KernelKind.REDUCTION

@@ -342,12 +342,16 @@ def drop_allocations(draft: BlockDraft) -> None:
     draft.steps = without_allocations(draft.steps, frozenset(draft.outputs))
 
 
-def merge_siblings_as(*, into_products: bool, passing_on: bool) -> Callable[[BlockDraft], None]:
+def merge_siblings_as(
+    *, into_products: bool, passing_on: bool, gathers_alone: bool = False
+) -> Callable[[BlockDraft], None]:
     """The pass that merges siblings, see `merge_siblings`."""
 
     def run(draft: BlockDraft) -> None:
         tensors = draft.values.tensors
-        draft.steps = merge_siblings(draft.steps, tensors, into_products=into_products, passing_on=passing_on)
+        draft.steps = merge_siblings(
+            draft.steps, tensors, into_products=into_products, passing_on=passing_on, gathers_alone=gathers_alone
+        )
 
     return run
 

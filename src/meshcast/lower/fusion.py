@@ -15,7 +15,7 @@ A framework that runs op by op (`EAGER`) has one kernel for each of its ops, whi
 of a single tensor (GELU, softmax, a norm) is one kernel, and what would read a third tensor of full size is another.
 
 XLA:TPU fuses by other rules: a product or convolution computes what leads to its operands on the way in and whatever is
-done with its result on the way out, and a reduction is always the root of its kernel.
+done with its result on the way out, and a reduction is always the root of its kernel, as is a gather.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Sweep:
     ) -> None:
         self._ops = ops
         self._rules = rules
-        self._joining = FUSIBLE_PRODUCERS | rules.joining
+        self._joining = (FUSIBLE_PRODUCERS | rules.joining) - rules.alone
         self._limited = bool(rules.tensors)  # whether kernels may read so many tensors only
         self._operands = operands
         self._members = ops, operands

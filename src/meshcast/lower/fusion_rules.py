@@ -32,6 +32,9 @@ class Rules:
     joining: frozenset[OpKind]  # beside the plain producers, may be computed inside the kernel that reads them
     plain_epilogues: bool  # whether a product's epilogue must be plain arithmetic
     repeats_functions: bool  # whether a slow function is always computed again in each of several readers
+    alone: frozenset[OpKind] = (
+        frozenset()
+    )  # of the plain producers, those that are never computed inside another kernel
     tensors: int = 0  # of full size that a kernel may read; 0: any number
     timed: bool = False  # whether XLA:GPU's cost model says what is computed again
 
@@ -44,4 +47,11 @@ GPU = Rules(
     timed=True,
 )
 EAGER = replace(GPU, consumers=FUSIBLE_CONSUMERS, joining=frozenset({OpKind.REDUCE}), tensors=2, timed=False)
-TPU = Rules(consumers=FUSIBLE_CONSUMERS | PRODUCTS, joining=PRODUCTS, plain_epilogues=False, repeats_functions=False)
+# XLA:TPU picks slices by copies, in a kernel of their own (`kCustom`, libtpu 0.0.42): readers find them written down.
+TPU = Rules(
+    consumers=FUSIBLE_CONSUMERS | PRODUCTS,
+    joining=PRODUCTS,
+    plain_epilogues=False,
+    repeats_functions=False,
+    alone=frozenset({OpKind.GATHER}),
+)

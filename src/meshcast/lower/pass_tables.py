@@ -330,7 +330,7 @@ XLA_TPU = PassTable(
         _Block(
             "siblings",
             "multi-output fusion, into products as well",
-            block.merge_siblings_as(into_products=True, passing_on=True),
+            block.merge_siblings_as(into_products=True, passing_on=True, gathers_alone=True),
         ),
         _ORDERED,
     ),

@@ -22,6 +22,7 @@ from meshcast.workload import Reduction, Tensor
 MAX_VALUES = 64
 _MERGED_KINDS = frozenset({KernelKind.LOOP_FUSION, KernelKind.REDUCTION})
 _PRODUCTS = frozenset({KernelKind.GEMM, KernelKind.CONVOLUTION})
+_GATHER = "stablehlo.gather"
 
 
 def merge_siblings(
@@ -30,6 +31,7 @@ def merge_siblings(
     *,
     into_products: bool = False,
     passing_on: bool = True,
+    gathers_alone: bool = False,
 ) -> list[Step]:
     """The steps, with sibling fusions merged into one kernel.
 
@@ -38,9 +40,10 @@ def merge_siblings(
         tensors: Types of all values.
         into_products: Merge also into the product whose result they read.
         passing_on: Merge also into the kernel whose result they read.
+        gathers_alone: Leave kernels that end in a gather as they are.
     """
     hosts = _PRODUCTS if into_products else frozenset[KernelKind]()
-    return _Merging(steps, tensors, hosts, passing_on=passing_on).result()
+    return _Merging(steps, tensors, hosts, passing_on=passing_on, gathers_alone=gathers_alone).result()
 
 
 class _Merging:
@@ -51,8 +54,10 @@ class _Merging:
         hosts: frozenset[KernelKind],
         *,
         passing_on: bool,
+        gathers_alone: bool,
     ) -> None:
         self._passing_on = passing_on
+        self._gathers_alone = gathers_alone
         self._hosts = hosts  # kinds that take others in and are never taken in
         self._steps: list[Step | None] = list(steps)
         self._tensors = tensors
@@ -87,6 +92,7 @@ class _Merging:
             or kernel.updates
             or not kernel.writes
             or kernel.ops == ("copy",)
+            or (self._gathers_alone and kernel.ops[-1:] == (_GATHER,))
         ):
             return 0
         if kernel.kind is KernelKind.REDUCTION:

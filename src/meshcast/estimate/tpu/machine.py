@@ -16,6 +16,7 @@ from meshcast.lower import Kernel, KernelKind, Recency
 # Generations whose vector units compute in bf16; the others convert to f32 and back, and the TPU
 # compiler writes these conversions into its programs up to v5p.
 BF16_VECTORS = frozenset({"v6e", "tpu7x"})
+HALF = "f16"  # no unit computes in it
 WORD_BYTES = 4  # of one element of a vector register, whose lanes are 32 bits wide; narrower types are packed into them
 
 
@@ -46,6 +47,9 @@ class TpuMachine:
     device: Device
     parameters: TpuParameters
     explaining: bool = False
+    busy: float | None = (
+        None  # of its cores, those that a kernel is large enough for; all of them where nothing is said
+    )
 
     @cached_property
     def cores(self) -> TensorCores:
@@ -65,7 +69,7 @@ class TpuMachine:
     @cached_property
     def vector_rate(self) -> float:
         """Vectors (registers of 32-bit elements) per second, one per core and clock."""
-        return self.device.cores * self.device.clock_hz
+        return (self.busy or self.device.cores) * self.device.clock_hz
 
     @cached_property
     def has_bf16_vectors(self) -> bool:
@@ -78,9 +82,10 @@ class TpuMachine:
         return self.cores.sublanes * self.cores.lanes
 
     def fixed(self, traffic: TpuTraffic) -> float:
-        """Seconds of a kernel that does nothing: the scalar core's part, and a copy's latency where there is one."""
+        """Seconds of a kernel that does nothing: the scalar core's part, and the latencies of its first copy and its last."""
         p = self.parameters
-        return (p.kernel_cycles + (p.copy_cycles if traffic.hbm else 0.0)) / self.device.clock_hz
+        copies = (traffic.hbm_read > 0) + (traffic.hbm_written > 0)
+        return p.kernel_cycles / self.device.clock_hz + copies * p.copy_ns * 1e-9
 
     @cached_property
     def kept_bytes(self) -> float:
@@ -123,8 +128,13 @@ class TpuMachine:
 
     @cached_property
     def copying(self) -> TpuMachine:
-        """The same machine where nothing but copies uses the memory."""
-        return replace(self, parameters=replace(self.parameters, hbm_share=self.parameters.copy_share))
+        """The same machine where nothing but copies uses the memory: no core has a part in them."""
+        p = self.parameters
+        return replace(self, parameters=replace(p, hbm_share=p.copy_share, megacore_share=1.0))
+
+    def sharing(self, windows: float) -> TpuMachine:
+        """The same machine where a kernel of so many windows runs: cores that work on one kernel share whole windows."""
+        return replace(self, busy=min(self.device.cores, max(1.0, windows))) if self._shares_memory else self
 
     @cached_property
     def counting(self) -> TpuMachine:
@@ -155,6 +165,16 @@ class TpuMachine:
         """Seconds of ops and functions: side by side, but for a reduction, whose running sum waits for both."""
         ops, functions = self.ops(kernel), self.functions(kernel)
         return ops + functions if kernel.kind is KernelKind.REDUCTION else max(ops, functions)
+
+    def converting(self, dtype: str, read: float, written: float) -> float:
+        """Seconds of turning so many elements of f16 into f32 and back, where vector units have no 16-bit arithmetic.
+
+        Nobody has published times of f16 on later generations; there it is taken as bf16 is.
+        """
+        if dtype != HALF or self.has_bf16_vectors:
+            return 0.0
+        p = self.parameters
+        return self.vectors(p.half_in_cycles, read) + self.vectors(p.half_out_cycles, written)
 
     def work(
         self,

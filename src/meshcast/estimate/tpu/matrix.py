@@ -55,7 +55,9 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     # Not f32, nor summed up before it is written: two bits a result are the fewest there are.
     narrow = sides.results / 4 <= kernel.written_bytes < 3 * sides.results
     packing = (p.narrow_cycles if machine.has_bf16_vectors else p.widening_cycles) if narrow else 0.0
-    results = machine.vectors(p.result_cycles + packing, sides.results * _padding(geometry, machine))
+    taken = sides.results * _padding(geometry, machine)
+    packed = machine.converting(geometry.out_dtype, 0.0, taken) or machine.vectors(packing, taken)
+    results = machine.vectors(p.result_cycles, taken) + packed
     ops = machine.vectors(p.fused_cycles / machine.cores.vector_alus, kernel.vector_flops)
     vector = results + max(ops, machine.functions(kernel))
     if isinstance(geometry, Convolution) and geometry.in_channels < machine.cores.sublanes:
@@ -66,8 +68,10 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     # Windows are cut along elements, and those of less than a byte as finely as bytes are: fewer bits leave no less to overlap.
     finely = p.window_bytes * machine.device.cores * min(1.0, element_bytes(geometry.lhs_dtype))
     steps = max(1.0, traffic.all / finely)
-    begun = p.fill_cycles + p.window_cycles * (steps - 1)
-    arrays = passes * (1 + p.array_loss) + begun / machine.device.clock_hz
+    # Blocks of f16 are turned whenever they are taken to the arrays, which wait for it.
+    turned = machine.converting(geometry.lhs_dtype, sides.left * max(1.0, sides.n / p.half_side), 0.0)
+    turned += machine.converting(geometry.rhs_dtype, sides.right * max(1.0, sides.m / p.half_side), 0.0)
+    arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz + turned
     traffic = replace(traffic, hbm_read=traffic.hbm_read + again)
     engines = (
         Term("systolic arrays", "arrays", arrays, "s"),

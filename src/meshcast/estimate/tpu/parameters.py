@@ -17,8 +17,11 @@ TPU_COMPILER = "compiled"  # among the intervals by kernel kind, that of the com
 
 # Where parameters that no fit moves come from; the others are fitted to the compiler's cycles (`evidence.fits.tpu`).
 SWEEPS = "cocossim's v6e sweeps"
+VALIDATION = "SCALE-Sim-validation on v4"
 MICROBENCHMARKS = "AI-Hypercomputer's microbenchmarks of TPU7x"
 XLA = "scoped VMEM of products that libtpu 0.0.42.1 compiled for v6e"
+# Cycles a vector beyond the memory's at its nominal rate: 0.8 (v6e) to 2.6 (v5p) in f32; in bf16 5.7 (v5p) to 8.8 (v3) more.
+SCORES = "attention's scores, 14 x 4096 x 4096 x 128 in f32 and bf16, that libtpu 0.0.42.1 compiled for v3 to v6e"
 SPLASH = "bundles of splash attention that libtpu 0.0.42.1 compiled for v6e"
 UNCALIBRATED = "start value, not calibrated"
 UNRECORDED = "no published time behind it"
@@ -33,7 +36,11 @@ class TpuParameters:
 
     kernel_cycles: float = about("a kernel's fixed cost where everything lies in VMEM", 16.0, SWEEPS)
     counter_cycles: float = about("a turn's counter, flag or index on the scalar core", 4.0, SWEEPS)
-    copy_cycles: float = about("from the start of a kernel's first copy from memory to its arrival", 644.0, SWEEPS)
+    copy_ns: float = about(
+        "nanoseconds, the memory's own: a kernel's first copy from its start to its arrival; likewise its last one out",
+        430.0,
+        f"{SWEEPS} (368), single ops of {VALIDATION} (430)",
+    )
     fill_cycles: float = about("a product's first tiles in and last results out", 300.0, SWEEPS)
     scalar_cycles: float = about(
         "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 3000.0, SWEEPS
@@ -65,15 +72,19 @@ class TpuParameters:
     )
     op_cycles: float = about("one arithmetic op on one vector, of one ALU", 1.3, SWEEPS)
     function_cycles: float = about("one transcendental function on one vector", 1.3, SWEEPS)
+    half_in_cycles: float = about("turning one vector of f16, which no unit computes in, into f32", 3.8, VALIDATION)
+    half_out_cycles: float = about("turning one vector of f32 back into f16", 11.5, VALIDATION)
+    half_side: float = about(
+        "rows or columns of a product's result that share one such turn of its operands", 512.0, VALIDATION
+    )
     shuffle_cycles: float = about(
         "moving one vector's elements across lanes or sublanes: transposes, relayouts", 6.0, UNCALIBRATED
     )
     array_loss: float = about("cycles of the systolic arrays beyond their passes, as a share", 0.03)
-    window_cycles: float = about("the arrays' pause between two steps of a product's pipeline", 1000.0)
     weight_bytes: float = about("bytes of weights that a core's arrays load in a cycle", 3500.0, SWEEPS)
-    result_cycles: float = about("taking one vector of a product's results out and storing it", 3.0)
-    narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 1.2)
-    widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 8.0)
+    result_cycles: float = about("taking one vector of a product's results out and storing it", 1.8, SCORES)
+    narrow_cycles: float = about("packing one vector of a product's results into a narrower type", 2.8)
+    widening_cycles: float = about("the same where vector units have no bf16: v5p and before", 7.6, SCORES)
     fused_cycles: float = about("one arithmetic op that is fused into a product, on one vector, of one ALU", 1.1)
     pack_cycles: float = about(
         "gathering one vector of windows where channels are too few to fill sublanes; half where the batch fills lanes",

@@ -32,9 +32,7 @@ from meshcast.hardware import resolve
 from meshcast.lower import installed_version
 
 TABLE = Path("data/tpu/products.jsonl.gz")
-FITTED = (
-    "array_loss", "window_cycles", "result_cycles", "narrow_cycles", "widening_cycles", "fused_cycles", "depthwise_cycles",
-)  # fmt: skip
+FITTED = ("array_loss", "narrow_cycles", "fused_cycles", "depthwise_cycles")
 LEAST_CYCLES = 30_000  # shorter products are mostly the compiler's fixed cost, several times that of published times
 DEVICES = ("tpu-v5e", "tpu-v5p", "tpu-v6e")
 MOST = 1.0  # residuals beyond count as this: choices of the compiler that no model follows
@@ -46,8 +44,11 @@ INTERVALS = f"""The compiler's cycles over predicted: 5 % and 95 % quantiles.
 
 
 def worth_fitting(table: SampleTable) -> list[ProductSample]:
-    """The samples that say something about the arrays."""
-    return [sample for sample in table.samples if sample.cycles >= LEAST_CYCLES]
+    """The samples that say something about the arrays: what f16 costs beside them the compiler does not count.
+
+    For a product of 4096 x 4096 x 4096 on v4 it says 645 us in f16 and 568 in bf16; SCALE-Sim-validation measured 967.
+    """
+    return [sample for sample in table.samples if sample.cycles >= LEAST_CYCLES and sample.kernel.dtype != "f16"]
 
 
 def residual(sample: ProductSample, estimator: TpuAnalytical) -> float:

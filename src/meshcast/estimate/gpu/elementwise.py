@@ -23,6 +23,7 @@ BLOCK = 128
 UNROLL = 4
 WARP = 32
 THREADS_PER_SM = 2048
+MOST_UNROLLED = 10  # pieces up to which other loops take neighbours at once (`kMaxConcatArgumentsForUnrolling`)
 MOST_JOINED = 4  # pieces that a loop of their own joins (openxla/xla, `UseConcatenateFusion`)
 TILED_WAITS = 2  # of every operand that goes through tiles: its load, and the exchange in shared memory
 SCALARS = 64  # bytes up to which operands are parameters of a loop, held by constant caches
@@ -59,12 +60,31 @@ def joining_blocks(elements: float, pieces: tuple[int, ...], machine: GpuMachine
 
     A thread takes as many neighbours of every piece as divide all of their sizes along the joined dimension (openxla/xla,
     `ComputeUnrollFactor` in the emitter of concatenations): a border of 1 or 3 beside 1024 leaves one at a time. More pieces, or
-    several results, run as other loops do.
+    several results, run as other loops do: neighbours that lie in different pieces, each behind its branch, are as good as one by
+    one, and of many pieces a thread takes one (`MayPreventVectorization`).
+
+    Args:
+        elements: Of the result.
+        pieces: Up to four by their sizes along the joined dimension, more by the elements that follow each other of each.
+        machine: The GPU.
     """
-    if not 1 < len(pieces) <= MOST_JOINED:
+    if len(pieces) > MOST_UNROLLED:
+        return elements / BLOCK
+    if len(pieces) > MOST_JOINED:
+        return elements / (BLOCK * min(unrolled(elements, machine), math.gcd(UNROLL, *pieces)))
+    if not pieces[1:]:
         return blocks(elements, machine)
     largest = elements * max(pieces) / sum(pieces)
     return largest / (BLOCK * min(unrolled(largest, machine), math.gcd(UNROLL, *pieces)))
+
+
+def joined_pieces(kernel: Kernel) -> tuple[int, ...]:
+    """What `joining_blocks` asks for."""
+    if len(kernel.pieces) <= MOST_JOINED:
+        return kernel.pieces
+    dim = next((dim for dim, size in enumerate(kernel.shape) if size == sum(kernel.pieces)), len(kernel.shape) - 1)
+    inner = math.prod(kernel.shape[dim + 1 :])
+    return tuple(piece * inner for piece in kernel.pieces)
 
 
 def instructions(kernel: Kernel, machine: GpuMachine, plain: float | None = None) -> float:
@@ -239,7 +259,7 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
         chained=chained,
         finding=finding,
         waits=waits,
-        pieces=kernel.pieces,
+        pieces=joined_pieces(kernel),
         fetched=kernel.fetched_bytes,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from meshcast.lower.access import Member, cuts, fetched_shares
+from meshcast.lower.access import Member, Transposes, cuts, fetched_shares
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
 from meshcast.lower.rewriting import turns
@@ -42,6 +42,7 @@ def fused_kernel(
     cold: bool = False,
     results: Sequence[int] = (),
     elemental: bool = False,
+    walked: Transposes = "none",
     name: str = "",
 ) -> Kernel:
     """The kernel that computes `members` together.
@@ -56,6 +57,7 @@ def fused_kernel(
         cold: Whether they read what no cache can hold yet.
         results: What is read outside; by default what the last member, the root, gives.
         elemental: Whether reductions are loops inside the thread that needs their result.
+        walked: Which transposes are walked across by the threads that need their results.
         name: By default the kind and the root's name.
     """
     roots = _roots(members, results)
@@ -68,9 +70,14 @@ def fused_kernel(
         if _PARTIAL.isdisjoint(kinds)
         else _computed_parts(members, inside, tensors, results or root.results)
     )
-    shares = fetched_shares(members, inside, tensors, transposing=elemental) if cuts(kinds) else {}
+    shares = (
+        fetched_shares(members, inside, tensors, walked=walked, results=set(results or root.results))
+        if cuts(kinds)
+        else {}
+    )
     read: dict[int, float] = {}
     wide: dict[int, float] = {}  # bytes of sectors, if every member fetched its own
+    picking: set[int] = set()  # what is fetched anew every time
     matrix = redundant = vector = transcendentals = 0.0
     guessed = False
     picked: Indexed | None = None
@@ -85,7 +92,10 @@ def fused_kernel(
                 size = moved[position] * part if position < len(moved) else 0.0
                 read[value] = read.get(value, 0.0) + size
                 if shares:
-                    wide[value] = wide.get(value, 0.0) + size * shares.get((place, position), 1.0)
+                    share, again = shares.get((place, position), (1.0, False))
+                    wide[value] = wide.get(value, 0.0) + size * share
+                    if again:
+                        picking.add(value)
         if work.matrix_flops:
             matrix += work.matrix_flops * part
             redundant += op.redundant_flops * part
@@ -112,9 +122,14 @@ def fused_kernel(
     elif kind is KernelKind.REDUCTION and elemental:
         geometry, kind = None, KernelKind.LOOP_FUSION
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
-    # What several members read of a value is fetched once.
+    # What several members read of a value is fetched once; what is picked of it, as often as it is picked.
     fetched = (
-        [size * wide[value] / (read[value] or 1) for value, size in zip(read, sizes, strict=True)] if shares else []
+        [
+            wide[value] if value in picking else size * wide[value] / (read[value] or 1)
+            for value, size in zip(read, sizes, strict=True)
+        ]
+        if shares
+        else []
     )
     targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
     names = tuple([op.name for op, _ in members])
@@ -177,13 +192,19 @@ def _integer(dtype: str) -> bool:
 
 
 def _pieces(root: Op, members: Sequence[Member], tensors: Sequence[Tensor]) -> tuple[int, ...]:
-    """What a fusion joins last, by their sizes along that dimension: its root, or what that converts element by element."""
+    """What a fusion joins last, by their sizes along that dimension: its root, or what that computes element by element."""
     made = {value: (op, operands) for op, operands in members for value in op.results}
-    operands = made[root.results[0]][1] if root.results else ()
-    while root.cost.kind is OpKind.ELEMENTWISE and len(operands) == 1 and operands[0] in made:
-        root, operands = made[operands[0]]
-    if root.name.rpartition(".")[2] != "concatenate":
+    elements = tensors[root.results[0]].elements if root.results else 0
+    reached, joined = list(root.results[:1]), None
+    while reached and joined is None:
+        op, operands = made[reached.pop()]
+        if op.name.rpartition(".")[2] == "concatenate":
+            joined = op
+        elif op.cost.kind is OpKind.ELEMENTWISE:
+            reached += [value for value in operands if value in made and tensors[value].elements == elements]
+    if joined is None:
         return ()
+    root = joined
     whole, parts = tensors[root.results[0]].shape, [tensors[value].shape for value in root.operands]
     dim = next((dim for dim, size in enumerate(whole) if any(part[dim] != size for part in parts)), None)
     return tuple(part[dim] for part in parts) if dim is not None else ()

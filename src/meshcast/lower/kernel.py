@@ -175,7 +175,8 @@ class Kernel:
     stored_bits: tuple[int, ...] = ()  # of a product of integers: of its operands, before they are widened to its type
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
     warps: int = 0  # that share them
-    # See `flags_of`; also `aside`: its other results do not need its reduction;
+    programs: int = 0  # that cover the result, where the compiler told the sides of its tiles
+    # See `flags_of`; also `aside`: its other results do not need its reduction; `tiles`: it ends with transposes through tiles;
     # `turned`: another dimension becomes the innermost; `cold`: reads another part in every turn of its
     # loop; `blocking`: compute waits for it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
     flags: frozenset[str] = frozenset()
@@ -210,7 +211,7 @@ class Kernel:
         return CostKey.of(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.pieces, self.fetched_bytes,
-            self.touched_bytes, self.stored_bits, self.tile, self.warps, self.ops, self.flags,
+            self.touched_bytes, self.stored_bits, self.tile, self.warps, self.programs, self.ops, self.flags,
             bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written, self.code,
         )  # fmt: skip
 

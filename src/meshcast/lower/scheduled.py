@@ -10,12 +10,14 @@ instructions of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import groupby
 
 from meshcast.base import InputError
-from meshcast.lower.access import Member
+from meshcast.lower.access import Member, Transposes, last_transposes
 from meshcast.lower.compiler_facts import CompiledMemory
 from meshcast.lower.computed_updates import whole_update
 from meshcast.lower.fused_kernel import fused_kernel
@@ -79,6 +81,31 @@ def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool
     )
 
 
+# XLA's own emitters: a loop's threads walk across transposes; the last one of a kInput fusion goes through shared memory.
+_WALKED: Mapping[str, Transposes] = {"kLoop": "loop", "kInput": "inner"}
+
+
+def _in_tiles(launch: CompiledLaunch, members: Sequence[Member], results: AbstractSet[int]) -> bool:
+    """Whether a fusion ends with transposes that go through tiles in shared memory.
+
+    XLA chooses the emitter of a kInput fusion by what its results are (`HloFusionAnalysis`): reductions that are results come
+    first, then transposes; whatever is before these is computed by the thread that needs it.
+    """
+    if launch.fusion != "kInput" or not last_transposes(members, results):
+        return False
+    return not any(op.cost.kind is OpKind.REDUCE and not results.isdisjoint(op.results) for op, _ in members)
+
+
+def _programs(launch: CompiledLaunch, shape: tuple[int, ...]) -> int:
+    """Tiles that cover a result: along each of its dimensions as many as reach its end; 0 where the tile is of another shape.
+
+    A tile of 2 x 8 x 1 over 2 x 9 x 9 has 18 of them, not the 11 that as many elements would fill.
+    """
+    if len(launch.sides) != len(shape):
+        return 0
+    return math.prod(-(-size // side) for size, side in zip(shape, launch.sides, strict=True))
+
+
 class _Scheduled:
     def __init__(self, workload: Workload, *, library: bool, tuned: bool, placed: bool) -> None:
         self._tensors = workload.tensors
@@ -131,16 +158,21 @@ class _Scheduled:
         results = {self._buffer.get(value, value) for value in read}
         members = self._in_place([(op, self._resolved(op.operands)) for op in working], results)
         stepped = stepped_slices(working, self._tensors) if self._looped else set()
+        tiled = self._library and _in_tiles(launch, members, results)
         kernel = fused_kernel(
             members,
             self._tensors,
             cold=bool(stepped),
             results=tuple(results),
-            elemental=self._library and launch.fusion == "kLoop",  # on TPUs every fusion without a product is one
+            elemental=self._library
+            and (launch.fusion == "kLoop" or tiled),  # on TPUs every fusion without a product is one
+            walked=_WALKED.get(launch.fusion, "none") if self._library else "none",
             name=launch.name,
         )
         if launch.tile:
-            kernel = replace(kernel, tile=launch.tile, warps=launch.warps)
+            kernel = replace(kernel, tile=launch.tile, warps=launch.warps, programs=_programs(launch, kernel.shape))
+        if tiled and len(members) > 1:
+            kernel = replace(kernel, flags=kernel.flags | {"tiles"})
         kernel = self._in_memory(self._flagged(kernel, launch))
         if launch.code is not None:
             yield _as_called(kernel, launch)

@@ -316,6 +316,7 @@ class Cost:
     # A broadcast of an array: the result's dimension that each of the operand's is.
     orders: tuple[tuple[int, ...], ...] = ()
     strides: tuple[int, ...] = ()  # a slice's steps along each dimension, where one is more than 1
+    run: int = 0  # of a gather: elements of its table that lie side by side in its result, too; 0: nobody knows
 
 
 @made_quickly

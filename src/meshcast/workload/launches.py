@@ -27,13 +27,14 @@ def launch_of(operation: Any) -> CompiledLaunch | None:
     moment = text(operation, "meshcast.async")
     started = moment in ("start", "prefetch") and not communication.get("is_sync")
     aside = text(operation, "meshcast.on_chip")
-    tile, warps = _tile(emitter)
+    sides, warps = _tile(emitter)
     return CompiledLaunch(
         name=name,
         fusion=text(operation, "meshcast.fusion"),
         emitter=str(emitter.get("kind", "")),
-        tile=tile,
+        tile=math.prod(1 << (side - 1).bit_length() for side in sides) if sides else 0,
         warps=warps,
+        sides=sides,
         blocking=not started,
         prefetched=moment == "prefetch",
         on_chip=frozenset(map(int, aside.split(","))) if aside else frozenset(),
@@ -42,20 +43,18 @@ def launch_of(operation: Any) -> CompiledLaunch | None:
     )
 
 
-def _tile(emitter: Mapping[str, Any]) -> tuple[int, int]:
-    """(elements, warps) of a program of Triton's, whose tiles have powers of two along each side; zeros where none is told."""
+def _tile(emitter: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+    """(sides of its tile, warps) of a program of Triton's; nothing where none is told."""
     chosen = emitter.get("block_level_fusion_config") if isinstance(emitter, dict) else None
     tiles = chosen.get("output_tiles") if isinstance(chosen, dict) else None
     if not isinstance(chosen, dict) or not isinstance(tiles, list) or not tiles or not isinstance(tiles[0], dict):
-        return 0, 0
+        return (), 0
     try:
         sizes = [int(size) for size in tiles[0].get("sizes", ())]
         warps = int(chosen.get("num_warps", 0))
     except (TypeError, ValueError):
-        return 0, 0
-    if not sizes or min(sizes) < 1 or warps < 1:
-        return 0, 0
-    return math.prod(1 << (size - 1).bit_length() for size in sizes), warps
+        return (), 0
+    return (tuple(sizes), warps) if sizes and min(sizes) >= 1 and warps >= 1 else ((), 0)
 
 
 def _code(said: Any) -> CodeShape | None:

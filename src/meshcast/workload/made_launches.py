@@ -24,6 +24,7 @@ class CompiledLaunch:
     emitter: str = ""  # who writes a kCustom fusion's code: __triton, __triton_nested_gemm_fusion, ...
     tile: int = 0  # elements that a program of Triton's has, each side rounded up to a power of two; 0: it is none
     warps: int = 0  # that share them
+    sides: tuple[int, ...] = ()  # of the tile, as they were told
     blocking: bool = False  # a collective or copy that the compute stream waits for
     prefetched: bool = False  # a copy that the previous run of the program makes
     on_chip: frozenset[int] = frozenset()  # positions of its results that lie outside of main memory

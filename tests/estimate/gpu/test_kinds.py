@@ -219,7 +219,11 @@ def test_pieces_that_four_does_not_divide_are_joined_one_by_one() -> None:
     even, odd = (replace(joined, pieces=(2**10, pieces)) for pieces in (2**10, 1))
     assert seconds(even) < seconds(joined) < seconds(odd)
     assert seconds(odd) == pytest.approx(2**26 * 1024 / 1025 / 128 / (0.005842 * 132 * GHZ), rel=0.05)
-    assert seconds(replace(joined, pieces=(1,) * 5)) == pytest.approx(seconds(joined))
+    several = replace(joined, shape=(5, 2**26 // 5), pieces=(1,) * 5)
+    assert seconds(several) == pytest.approx(seconds(joined), rel=1e-3)  # other loops take four of a piece at once
+    one_by_one = 2**26 / 128 / (0.005842 * 132 * GHZ)
+    for shape, pieces in (((2**26 // 5, 5), (1,) * 5), ((16, 2**22), (1,) * 16)):  # of different pieces, or of many
+        assert seconds(replace(joined, shape=shape, pieces=pieces)) == pytest.approx(one_by_one, rel=0.05)
 
 
 def test_strided_reads_take_as_long_as_their_sectors() -> None:

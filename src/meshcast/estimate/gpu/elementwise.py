@@ -21,8 +21,11 @@ from meshcast.workload import element_bytes, element_work
 
 BLOCK = 128
 UNROLL = 4
+WARP = 32
 THREADS_PER_SM = 2048
+MOST_UNROLLED = 10  # pieces up to which other loops take neighbours at once (`kMaxConcatArgumentsForUnrolling`)
 MOST_JOINED = 4  # pieces that a loop of their own joins (openxla/xla, `UseConcatenateFusion`)
+TILED_WAITS = 2  # of every operand that goes through tiles: its load, and the exchange in shared memory
 SCALARS = 64  # bytes up to which operands are parameters of a loop, held by constant caches
 _SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
@@ -57,12 +60,31 @@ def joining_blocks(elements: float, pieces: tuple[int, ...], machine: GpuMachine
 
     A thread takes as many neighbours of every piece as divide all of their sizes along the joined dimension (openxla/xla,
     `ComputeUnrollFactor` in the emitter of concatenations): a border of 1 or 3 beside 1024 leaves one at a time. More pieces, or
-    several results, run as other loops do.
+    several results, run as other loops do: neighbours that lie in different pieces, each behind its branch, are as good as one by
+    one, and of many pieces a thread takes one (`MayPreventVectorization`).
+
+    Args:
+        elements: Of the result.
+        pieces: Up to four by their sizes along the joined dimension, more by the elements that follow each other of each.
+        machine: The GPU.
     """
-    if not 1 < len(pieces) <= MOST_JOINED:
+    if len(pieces) > MOST_UNROLLED:
+        return elements / BLOCK
+    if len(pieces) > MOST_JOINED:
+        return elements / (BLOCK * min(unrolled(elements, machine), math.gcd(UNROLL, *pieces)))
+    if not pieces[1:]:
         return blocks(elements, machine)
     largest = elements * max(pieces) / sum(pieces)
     return largest / (BLOCK * min(unrolled(largest, machine), math.gcd(UNROLL, *pieces)))
+
+
+def joined_pieces(kernel: Kernel) -> tuple[int, ...]:
+    """What `joining_blocks` asks for."""
+    if len(kernel.pieces) <= MOST_JOINED:
+        return kernel.pieces
+    dim = next((dim for dim, size in enumerate(kernel.shape) if size == sum(kernel.pieces)), len(kernel.shape) - 1)
+    inner = math.prod(kernel.shape[dim + 1 :])
+    return tuple(piece * inner for piece in kernel.pieces)
 
 
 def instructions(kernel: Kernel, machine: GpuMachine, plain: float | None = None) -> float:
@@ -155,7 +177,7 @@ def looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
     chain = demand.cycles / machine.clock
     moved = traffic(demand.read, demand.written, machine, recency=demand.recency)
     launched = joining_blocks(demand.elements, demand.pieces, machine) if demand.bounded else 0.0
-    sectors = demand.fetched / machine.cache_bandwidth
+    sectors = demand.fetched / (machine.cache_bandwidth * machine.parameters.sector_share)
     started = launched / machine.block_rate
     found = finding / machine.instruction_rate
     compute = issued / machine.instruction_rate + found
@@ -198,7 +220,8 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
 
     Sums in it (reductions, windows, products of few elements) are loops of one thread, a load and its address a step. A
     framework's own code is none of XLA's loops: how it starts blocks, shares out sums and finds places is in the share of the
-    memory's rate that it gets (`Kernel.code`).
+    memory's rate that it gets (`Kernel.code`). A last transpose goes through tiles in shared memory: results find their places on
+    both sides, and a block's few warps wait for each operand in turn.
     """
     p = machine.parameters
     if kernel.code is not None:
@@ -206,7 +229,7 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
             output_elements(kernel), kernel.read_bytes, kernel.written_bytes, instructions(kernel, machine), machine,
             bounded=False, recency=kernel.recency, chained=0.0,
         )  # fmt: skip
-    copied = "copy" in kernel.flags  # which the block rate does not bound
+    copied = "copy" in kernel.flags and "joined" not in kernel.flags  # which the block rate does not bound
     elements, read, written = (
         output_elements(kernel),
         max(kernel.read_bytes, kernel.touched_bytes),
@@ -214,10 +237,17 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
     )
     issued, chained = 0.0 if copied else instructions(kernel, machine), None
     finding = 0.0 if copied else found_elements(kernel, elements) * index_instructions(kernel.ops)
+    waits = 0 if copied else waited_loads(kernel)
+    if "tiles" in kernel.flags:
+        finding += issued * (1 / p.tiled_issue - 1) + elements * len(kernel.writes) * p.tiled_found / p.tiled_issue
+        waits = max(waits, TILED_WAITS * sum(size > SCALARS for size in kernel.operand_bytes))
     if share := summed_share(kernel.ops):
         steps = kernel.vector_flops * share
         issued += steps * p.step_instructions
         chained = p.step_cycles * steps / max(1.0, elements)
+    if swaps(kernel.ops) and kernel.shape:
+        lanes = min(WARP, elements / kernel.shape[-1])
+        chained = kernel.shape[-1] * (p.swap_cycles + p.swap_lane_cycles * lanes)
     return demanded(
         elements,
         read,
@@ -228,8 +258,8 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
         recency=kernel.recency,
         chained=chained,
         finding=finding,
-        waits=0 if copied else waited_loads(kernel),
-        pieces=kernel.pieces,
+        waits=waits,
+        pieces=joined_pieces(kernel),
         fetched=kernel.fetched_bytes,
     )
 
@@ -246,6 +276,15 @@ def waited_loads(kernel: Kernel) -> int:
 
 
 @functools.lru_cache(maxsize=4096)
+def swaps(ops: tuple[str, ...]) -> bool:
+    """Whether a kernel makes permutations of an LU factorisation's pivots: a thread a matrix, one swap after the other.
+
+    So jaxlib's kernel does it (`LuPivotsToPermutationKernel`); threads of a warp visit as many lines for every swap.
+    """
+    return any(name.endswith("lu_pivots_to_permutation") for name in ops)
+
+
+@functools.lru_cache(maxsize=4096)
 def branches(ops: tuple[str, ...]) -> int:
     """Joins and borders among a fusion's ops."""
     return sum(short_name(name) in INDEX_INSTRUCTIONS for name in ops)
@@ -257,7 +296,8 @@ def found_elements(kernel: Kernel, elements: float) -> float:
     What is joined and then written into a part of a cache is as small as that part; the rest of the cache is copied.
     """
     counted = counted_flops(kernel.ops)
-    return min(elements, kernel.vector_flops / counted) if counted and kernel.vector_flops else elements
+    summed = kernel.vector_flops * summed_share(kernel.ops)  # what threads go over for their results is found likewise
+    return min(max(elements, summed), kernel.vector_flops / counted) if counted and kernel.vector_flops else elements
 
 
 @functools.lru_cache(maxsize=4096)

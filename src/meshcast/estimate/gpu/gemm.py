@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
@@ -65,19 +66,23 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
         written=kernel.written_bytes,
         unpacked=kernel.read_bytes * element / stored,
         recency=kernel.recency,
-        peak=rate.flops * _aligned(shape, machine),
+        peak=rate.flops * _aligned(shape, rate, machine),
+        **_carried(shape, rate, machine),
     )
 
 
-def _aligned(shape: Gemm, machine: GpuMachine) -> float:
-    """The share of the rate that rows of an odd number of bytes leave: no TMA, narrow loads."""
+def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
+    """The share of the rate that rows of an odd number of bytes leave: no TMA, narrow loads.
+
+    Plain cores (f32 at the highest precision) take elements one by one anyway, and reach a share of their own.
+    """
     p = machine.parameters
+    if not rate.on_tensor_cores:
+        return p.plain_share / p.tensor_share
     if min(shape.m, shape.n) == 1:
         return 1.0
     if not shape.padded:  # cuBLAS picks kernels by the alignment of its least aligned rows
-        if (
-            shape.alignment >= ALIGNMENT or shape.precision == "HIGHEST"
-        ):  # fp32 by plain cores: element by element anyway
+        if shape.alignment >= ALIGNMENT:
             return 1.0
         if shape.alignment >= 4:
             return p.unpadded
@@ -85,6 +90,19 @@ def _aligned(shape: Gemm, machine: GpuMachine) -> float:
     if not shape.reads_aligned:
         return p.misaligned
     return 1.0 if shape.writes_aligned else p.misaligned_output
+
+
+def _carried(shape: Gemm, rate: Rate, machine: GpuMachine) -> Mapping[str, float]:
+    """What a step of TF32 takes beside its arithmetic: most of its kernels load operands of 4 bytes into registers.
+
+    Units for matrices read shared memory themselves where numbers of 4 bytes lie along K (`wgmma` has no transposed ones, PTX
+    ISA); rows of an odd number of bytes are loaded number by number.
+    """
+    p = machine.parameters
+    if rate.type != "tf32":
+        return {}
+    times = 1.0 if shape.reads_aligned and shape.writes_aligned else p.tf32_odd
+    return {"carried": p.tf32_row_cycles * times, "chained": p.tf32_step_cycles * times}
 
 
 def _timed(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:

@@ -21,6 +21,7 @@ class GpuParameters:
     hbm_read: float = _about("share of the memory's bandwidth that pure reads reach", 0.945)
     hbm_write_loss: float = _about("what is lost of it, per share of writes in the traffic", 0.09)
     cache_share: float = _about("share of the catalogue's L2 bandwidth that kernels reach", 1.0)
+    sector_share: float = _about("share of it that threads reach which fetch a sector each", 0.64)
     cache_full: float = _about("footprint up to which everything stays in L2, as a share of its capacity", 0.55)
     cache_none: float = _about("footprint above which nothing does", 0.85)
     cache_written: float = _about("room that a written byte takes there, in read bytes", 1.5)
@@ -33,6 +34,8 @@ class GpuParameters:
         "instructions of one step of a sum in a thread's loop: a load and its address", 10.5
     )
     step_cycles: float = _about("such a step's latency, in cycles", 62.0)
+    swap_cycles: float = _about("a swap of two places by a thread that waits for the one before it, in cycles", 180.0)
+    swap_lane_cycles: float = _about("and for every other thread of its warp that swaps elsewhere", 28.0)
     row_instructions: float = _about(
         "instructions per op of a fused row normalisation; 7 to 14 by the tile XLA picks", 10.0
     )
@@ -46,6 +49,9 @@ class GpuParameters:
         "a column reduction's last step where it is not a full one, in cycles; from batch norms", 2000.0
     )
     tile_instructions: float = _about("instructions per op of a fusion in Triton's tiles", 5.0)
+    tile_moved: float = _about("instructions per element that changes its place inside a tile", 35.0)
+    tiled_issue: float = _about("share of the issue rate of fusions that end with transposes through tiles", 0.5)
+    tiled_found: float = _about("instructions by which such a result finds its places", 25.0)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
     byte_transpose: float = _about("1-byte elements transposed per SM and cycle", 0.6)
     gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)
@@ -80,6 +86,10 @@ class GpuParameters:
     window_instructions: float = _about("instructions per element of a sliding window", 29.0)
     tensor_share: float = _about("share of the matrix engine's peak inside a tile's main loop", 0.9)
     tile_step_cycles: float = _about("cycles per K-step of a tile that no arithmetic hides", 20.0)
+    plain_share: float = _about("share of the plain cores' peak inside a tile's main loop", 0.68)
+    tf32_step_cycles: float = _about("cycles that a K-step of TF32 takes beside, through registers", 400.0)
+    tf32_row_cycles: float = _about("and for every row and column of its tile", 0.5)
+    tf32_odd: float = _about("times as much of both where rows are not aligned, which are loaded number by number", 3.0)
     load_cycles: float = _about("cycles from a tile's request of operands to their arrival", 800.0)
     prologue_cycles: float = _about("pipeline fill and epilogue of a GEMM's first tile, in cycles", 2000.0)
     tile_cycles: float = _about("cycles between tiles of one SM", 1200.0)

@@ -23,15 +23,23 @@ def is_program(kernel: Kernel) -> bool:
     return bool(kernel.tile) and kernel.kind in _IN_TILES
 
 
+def turns_tiles(kernel: Kernel) -> bool:
+    """Whether elements change their places inside a tile: by way of shared memory, those beyond the result's end too."""
+    return kernel.kind is KernelKind.TRANSPOSE or "transpose" in kernel.flags
+
+
 def program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A fusion in tiles."""
     p = machine.parameters
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    started = math.ceil(output_elements(kernel) / kernel.tile)
+    started = kernel.programs or math.ceil(output_elements(kernel) / kernel.tile)
     start = started / machine.block_rate
     issued = instructions(kernel, machine, p.tile_instructions)
+    if turns_tiles(kernel):
+        issued = max(issued, started * kernel.tile * p.tile_moved)
     issue = issued / machine.instruction_rate
-    fixed = machine.launch + p.reduction_cycles / machine.clock
+    waited = p.reduction_cycles + (p.wait_cycles if kernel.recency is not None else 0.0)
+    fixed = machine.launch + waited / machine.clock
     return GpuWork(
         time=fixed + machine.overlapped(moved.seconds, start, issue),
         compute=max(issue, start),

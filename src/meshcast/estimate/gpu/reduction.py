@@ -63,7 +63,7 @@ def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _scan(kernel, shape, elements, machine)
     if form == "normalisation":
         return _normalisation(kernel, elements, elements / reduced, machine)
-    return _columns(_streaming(kernel, machine), shape, reduced, machine)
+    return _columns(kernel, _streaming(kernel, machine), shape, reduced, machine)
 
 
 def _normalises(kernel: Kernel, elements: float) -> bool:
@@ -76,9 +76,10 @@ def _loaded(kernel: Kernel) -> int:
     return max(1, sum(size > SCALARS for size in kernel.operand_bytes))
 
 
-def _start(machine: GpuMachine) -> float:
-    """Launch, and what follows a reduction's last load."""
-    return machine.launch + machine.parameters.reduction_cycles / machine.clock
+def _start(kernel: Kernel, machine: GpuMachine) -> float:
+    """Launch, what follows a reduction's last load, and in a program, where other kernels ran in between, the first one."""
+    waited = machine.parameters.wait_cycles if kernel.recency is not None else 0.0
+    return machine.launch + (machine.parameters.reduction_cycles + waited) / machine.clock
 
 
 def reduction_instructions(kernel: Kernel, machine: GpuMachine) -> float:
@@ -102,30 +103,30 @@ def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     issued = reduction_instructions(kernel, machine)
     compute = issued / machine.instruction_rate
-    time = _start(machine) + machine.overlapped(moved.seconds, compute)
+    time = _start(kernel, machine) + machine.overlapped(moved.seconds, compute)
     return GpuWork(
         time=time,
         compute=compute,
-        fixed=_start(machine),
+        fixed=_start(kernel, machine),
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
         formula="t = start + |mem, issue|_p",
-        terms=(*moved.terms, *_issue_terms(issued, compute, machine)),
+        terms=(*moved.terms, *_issue_terms(kernel, issued, compute, machine)),
     )
 
 
-def _issue_terms(issued: float, compute: float, machine: GpuMachine) -> tuple[Term, ...]:
+def _issue_terms(kernel: Kernel, issued: float, compute: float, machine: GpuMachine) -> tuple[Term, ...]:
     if not machine.explaining:
         return ()
     return machine.named(
         *machine.issuing(issued, compute),
-        ("launch, and from the last load to the result", "start", _start(machine), "s"),
+        ("launch, and from the last load to the result", "start", _start(kernel, machine), "s"),
         ("norm of what overlaps", "p", machine.parameters.overlap, ""),
     )
 
 
-def _columns(base: GpuWork, shape: Reduction, reduced: float, machine: GpuMachine) -> GpuWork:
+def _columns(kernel: Kernel, base: GpuWork, shape: Reduction, reduced: float, machine: GpuMachine) -> GpuWork:
     """A column reduction: its steps take a load's latency each, in as many waves as its blocks need."""
     kept = float(math.prod(shape.shape)) / reduced
     started = math.ceil(kept / TILE)
@@ -133,11 +134,11 @@ def _columns(base: GpuWork, shape: Reduction, reduced: float, machine: GpuMachin
     steps = math.ceil(reduced / TILE)
     latency = steps * machine.parameters.column_step_cycles / machine.clock * waves
     partial = machine.parameters.column_rest_cycles / machine.clock * waves if steps > 1 and reduced % TILE else 0.0
-    time = _start(machine) + partial + machine.overlapped(base.memory, base.compute, latency)
+    time = _start(kernel, machine) + partial + machine.overlapped(base.memory, base.compute, latency)
     return GpuWork(
         time=time,
         compute=base.compute,
-        fixed=_start(machine) + partial,
+        fixed=_start(kernel, machine) + partial,
         memory=max(base.memory, latency),
         dram_bytes=base.dram_bytes,
         instructions=base.instructions,
@@ -159,16 +160,16 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: GpuMac
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     issued = normalisation_instructions(kernel, elements, rows, machine)
     compute = issued / machine.instruction_rate
-    time = _start(machine) + machine.overlapped(moved.seconds, compute)
+    time = _start(kernel, machine) + machine.overlapped(moved.seconds, compute)
     return GpuWork(
         time=time,
         compute=compute,
-        fixed=_start(machine),
+        fixed=_start(kernel, machine),
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
         formula="t = start + |mem, issue|_p",
-        terms=(*moved.terms, *machine.named(("rows", "r", rows, "")), *_issue_terms(issued, compute, machine)),
+        terms=(*moved.terms, *machine.named(("rows", "r", rows, "")), *_issue_terms(kernel, issued, compute, machine)),
     )
 
 
@@ -201,9 +202,9 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: GpuMachine) -> GpuW
     memory = dram / (machine.device.memory_bandwidth * p.picked_bandwidth)
     compute = issued / machine.instruction_rate
     return GpuWork(
-        time=_start(machine) + compute + memory,
+        time=_start(kernel, machine) + compute + memory,
         compute=compute,
-        fixed=_start(machine),
+        fixed=_start(kernel, machine),
         computing=instructions(kernel, machine) / machine.instruction_rate,
         memory=memory,
         dram_bytes=dram,
@@ -221,7 +222,7 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: GpuMachine) -> GpuW
                 ),
                 ("memory", "mem = B/W", memory, "s"),
             ),
-            *_issue_terms(issued, compute, machine),
+            *_issue_terms(kernel, issued, compute, machine),
         ),
     )
 

@@ -3,7 +3,8 @@
 For a tile `bm x bn`, K-steps of 128 bytes and `s` splits of K:
  - `step = max(max(bm * bn * bk / MACs per cycle / share, (bm + bn) * bk * width / 128 bytes per cycle) + c, load /
    stages)` cycles: shared memory feeds the tensor cores with 128 bytes per cycle and holds `stages` steps, whose loads
-   are under way at once, so that a step takes at least that part of a load's latency (after Little's law);
+   are under way at once, so that a step takes at least that part of a load's latency (after Little's law); operands that
+   pass through registers (TF32) take `r (bm + bn)` cycles more, and are not shared by clusters;
  - `compute = (waves * steps / s * step + (waves - 1) * between tiles) / clock`, `waves = ceil(tiles * s / SMs)`;
  - `fetch = tiles * (bm + bn) * K * width / min(L2 bandwidth, busy SMs * bytes per SM)`, where clusters of 2 x 2 blocks
    share their operands (TMA multicast, from Hopper on) and an SM takes at most 64 bytes per cycle;
@@ -39,6 +40,7 @@ STEP_BYTES = 128
 SHARED_BYTES_PER_CYCLE = 128
 FETCH_BYTES_PER_CYCLE = 64
 MOST_STAGES = 8  # that libraries' kernels are compiled for
+RESIDENT = 128 * 128  # accumulators of all blocks of an SM: half of its registers
 _SIDES = (8, 16, 32, 64, 96, 128, 160, 192, 256, 320)
 _SPLITS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 _LARGEST = 256 * 160  # accumulators of a tile: registers of two warp groups
@@ -59,6 +61,10 @@ class TiledProduct:
     split: bool = True
     recency: Recency | None = None
     unpacked: float = 0.0  # bytes read, were operands stored as the units take them; 0: they are
+    carried: float = (
+        0.0  # cycles that a row or a column of a tile's step takes through registers; 0: units read shared memory
+    )
+    chained: float = 0.0  # cycles of such a step beside, from loads to registers and products, one after the other
 
 
 @functools.cache
@@ -102,7 +108,10 @@ class _Tilings:
         self.steps = steps = np.ceil(k / (bk * splits))
         macs_per_cycle = _column([each.peak / (2 * machine.sms * machine.device.peak_clock_hz) for each in products])
         fed = (bm + (bn / 2 if generation.paired else bn)) * STEP_BYTES / SHARED_BYTES_PER_CYCLE
-        self.step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + p.tile_step_cycles
+        carried = _column([each.carried for each in products])
+        beside = np.minimum(RESIDENT / (bm * bn), tiles / machine.sms)  # blocks of an SM that wait at the same time
+        chained = _column([each.chained for each in products]) / np.clip(beside, 1, MOST_STAGES) + p.tile_step_cycles
+        self.step = np.maximum(bm * bn * bk / (macs_per_cycle * p.tensor_share), fed) + chained + carried * (bm + bn)
         stages = np.minimum(np.maximum(machine.shared_bytes / ((bm + bn) * STEP_BYTES), 2), MOST_STAGES)
         self.waiting = np.maximum(self.step, p.load_cycles / stages)
         self.waves = waves = np.ceil(tiles / machine.sms)
@@ -110,7 +119,7 @@ class _Tilings:
         self.between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
         self.compute = (waves * steps * self.waiting + (waves - 1) * self.between) / machine.clock
 
-        shared = 0.5 if generation.clusters else 1.0
+        shared = np.where(carried > 0, 1.0, 0.5) if generation.clusters else 1.0
         sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
         busy = np.minimum(tiles, machine.sms)
         per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
@@ -124,7 +133,7 @@ _TILINGS: KeptBeside[_Tilings] = KeptBeside(16)  # a pipeline's programs ask for
 
 def _tilings(products: Sequence[TiledProduct], machine: GpuMachine) -> _Tilings:
     """The ways of products; the same for all GPUs that compute and cache alike."""
-    asked = tuple((e.batch, e.m, e.n, e.k, e.width, e.peak, e.split) for e in products)
+    asked = tuple((e.batch, e.m, e.n, e.k, e.width, e.peak, e.split, e.carried, e.chained) for e in products)
     alike = machine.sms, machine.clock, machine.device.peak_clock_hz, machine.cache_bandwidth, machine.shared_bytes
     return _TILINGS.of(machine.parameters, (asked, alike, machine.generation), lambda: _Tilings(products, machine))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from meshcast.estimate.gpu.programs import is_program
 from meshcast.estimate.gpu.solvers import waits_for_host
@@ -48,10 +49,19 @@ def family_of(kernel: Kernel, device: Device) -> str:
     another model is its reference (`estimate.gpu.programs`).
     """
     alone = kernel.recency is None and kernel.kind not in _COMPUTING
-    name = tiled_family(_family(kernel), kernel, device)
+    name = tiled_family(_family(_as_multiplied(kernel, device)), kernel, device)
     if device.kind == "gpu" and is_program(kernel):
         name += IN_TILES
     return name + ALONE if alone else name
+
+
+def _as_multiplied(kernel: Kernel, device: Device) -> Kernel:
+    """A product at the precision that a device's libraries make of what is asked for."""
+    g = kernel.geometry
+    if not isinstance(g, Gemm) or device.kind != "gpu":
+        return kernel
+    default = g.precision in _BY_DEFAULT.get(catalogue_key(kernel.dtype), ())
+    return replace(kernel, geometry=replace(g, precision="DEFAULT")) if default else kernel
 
 
 def _family(kernel: Kernel) -> str:
@@ -268,6 +278,9 @@ def _reduction(kernel: Kernel, device: Device) -> Where:
     return (*_streamed(kernel, device), log2(reduced), log2(total / max(1, reduced)), log2(inner))
 
 
+# Precisions that GPUs' libraries multiply numbers of a type at as they do by default: f32 as TF32 unless the highest is asked for
+# (`estimate.rates`), and 16 bits as they are.
+_BY_DEFAULT = {"f32": ("HIGH",), "bf16": ("HIGH", "HIGHEST"), "f16": ("HIGH", "HIGHEST")}
 _COMPUTING = frozenset(
     {KernelKind.GEMM, KernelKind.CONVOLUTION, KernelKind.ATTENTION, KernelKind.SORT, KernelKind.OTHER}
 )

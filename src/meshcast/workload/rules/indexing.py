@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from jaxlib.mlir.dialects import stablehlo
 
 from meshcast.workload.graph import Cost, Indexed, OpKind, Tensor
 from meshcast.workload.rule import OpReading, Rule
-from meshcast.workload.rules.attributes import flag, integer, integers
+from meshcast.workload.rules.attributes import flag, integer, integers, text
 from meshcast.workload.rules.costs import takes_whole, total_bytes, view
 from meshcast.workload.rules.regions import region_work
 
@@ -48,7 +49,7 @@ def _gather(reading: OpReading) -> Cost:
     slice_shape = tuple(min(size, extent) for size, extent in zip(sizes, table.shape, strict=True))
     if slice_shape == table.shape == reading.results[0].shape and takes_whole(reading.op):
         return view(reading)  # one slice, of all there is
-    return _gathered(reading, slice_shape)
+    return replace(_gathered(reading, slice_shape), run=_run(reading, slice_shape))
 
 
 def _dynamic_gather(reading: OpReading) -> Cost:
@@ -58,6 +59,40 @@ def _dynamic_gather(reading: OpReading) -> Cost:
     offsets = iter(result.shape[dim] for dim in dims.offset_dims)
     single = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     return _gathered(reading, tuple(1 if dim in single else next(offsets) for dim in range(len(table.shape))))
+
+
+def _run(reading: OpReading, slice_shape: tuple[int, ...]) -> int:
+    """Elements of the table that follow each other in the result's memory, too.
+
+    From the result's innermost dimension outwards: as far as they are a slice's own and follow each other in the table. Slices
+    that are written across are runs of one. Of single numbers nobody knows whether those beside them are picked next
+    (coordinates of a warped image) or not: 0.
+    """
+    table, result = reading.operands[0].shape, reading.results[0].shape
+    if math.prod(slice_shape) == 1:
+        return 0
+    dims = stablehlo.GatherDimensionNumbers(reading.op.attributes["dimension_numbers"])
+    single = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
+    kept = [dim for dim in range(len(table)) if dim not in single]
+    of_table = dict(zip(dims.offset_dims, kept, strict=True))
+    run = 1
+    for dim in _innermost_first(reading, len(result)):
+        place = of_table.get(dim)
+        if result[dim] == 1:
+            continue
+        if place is None or math.prod(table[place + 1 :]) != run:
+            break
+        run *= slice_shape[place]
+        if slice_shape[place] != table[place]:
+            break
+    return run
+
+
+def _innermost_first(reading: OpReading, rank: int) -> Sequence[int]:
+    """The result's dimensions as they lie in memory: by the layout that a compiler told, else as they are written."""
+    told = text(reading.op, "meshcast.layouts").rpartition("->")[2].strip("{}")
+    order = tuple(int(dim) for dim in told.split(",") if dim.strip().isdigit())
+    return order if sorted(order) == list(range(rank)) else range(rank - 1, -1, -1)
 
 
 def _torch_index_select(reading: OpReading) -> Cost:

@@ -7,8 +7,11 @@ and steps back to back until one takes as long as the last. Where values are rea
 the device is done.
 
 Costs are those of a virtual machine with one H200 (PyTorch 2.11), by the wall times of a host-bound inference (Swin) and a
-host-bound training step (Qwen3), autocast's by BERT's; of compiled calls by Qwen3, ResNet-50, MobileNet and Swin. Servers differ
-by a factor of three: `fast` stands for bare metal with a high clock.
+host-bound training step (Qwen3), autocast's by BERT's. What compiled calls cost relative to each other was measured on chains of
+small layers (`benchmarks/torch_host.py`: a product 35 us, a Triton kernel 18, a convolution 45 and 6 a launch, a parameter with a
+gradient 17 to 25) and on ten steps that wait for the host, which see Triton's cheaper and parameters dearer than that; how slow the
+host is, by Qwen3, ConvNeXt, ResNet-50 and MobileNet. Servers differ by a factor of three: `fast` stands for bare metal with a
+high clock.
 """
 
 from __future__ import annotations
@@ -33,10 +36,13 @@ class CallCosts:
     call: float = 21e-6  # an operator: the same, its checks, its memory
     module: float = 8e-6  # of Python: the call of a module
     cast: float = 12e-6  # of autocast, for an operator of the forward pass
-    compiled: float = 25e-6  # a kernel of Inductor's from its Python wrapper, with the memory of its results
-    library: float = 42e-6  # a library's call from there, with the views that it wants
+    compiled: float = 12e-6  # a kernel of Inductor's from its Python wrapper, with the memory of its results
+    library: float = 38e-6  # a library's call from there, with the views that it wants
     parameter: float = 10e-6  # of Python, for each parameter that an optimizer updates
     kernel: float = 5e-6  # every launch
+    convolution: float = 40e-6  # a plan of cuDNN's from compiled code: looked up by its shapes, its workspace, its run
+    gradient: float = 35e-6  # a parameter's way through compiled passes: guards, checks of strides, what autograd adds up
+    graph: float = 200e-6  # guards, AOTAutograd's wrappers, autograd's own node
 
     def scaled(self, factor: float) -> CallCosts:
         """The costs on another host."""

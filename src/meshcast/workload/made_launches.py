@@ -34,8 +34,11 @@ class CompiledLaunch:
 
 # What a framework's host does before a launch: another view of a tensor, a call of an operator, of a module, of an operator
 # whose operands it may cast, of a compiled kernel, of a library from compiled code, a parameter looked at by its optimizer;
-# a wait until the device is done.
-HOST_WORK = ("view", "call", "module", "cast", "compiled", "library", "parameter", "wait")
+# a wait until the device is done; a convolution of cuDNN's; a gradient that compiled code hands to its parameter; the entry
+# of a compiled graph.
+HOST_WORK = (
+    "view", "call", "module", "cast", "compiled", "library", "parameter", "wait", "convolution", "gradient", "graph",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

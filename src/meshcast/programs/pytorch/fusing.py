@@ -34,13 +34,17 @@ class KernelGroup:
         sums = [each for each in self.pieces if each.kind != "loop"]
         if piece.phase != self.pieces[0].phase:
             return False
-        if "columns" in self.kinds or piece.kind == "columns":
-            alike = not sums or all(each.kind == "columns" and each.left == piece.left for each in sums)
-            # What goes before a sum down columns is in its kernel; what comes after it is in another.
-            return piece.kind == "columns" and piece.elements == wide and alike and bool(sums)
-        if piece.kind == "rows":
-            return piece.elements == wide and all(each.left == piece.left for each in sums)
+        if piece.stages or any(each.stages for each in sums):
+            # What goes before a sum that is split is in its kernel; what comes after it is in another.
+            return bool(sums) and piece.elements == wide and all(_alike(piece, each) for each in sums)
+        if piece.kind != "loop":
+            return piece.elements == wide and all(_alike(piece, each) for each in sums)
         return piece.elements == wide or bool(sums and piece.elements == sums[0].left)
+
+
+def _alike(one: LoopPiece, other: LoopPiece) -> bool:
+    """Whether two sums run over the same dimensions in the same way."""
+    return one.kind == other.kind and one.left == other.left
 
 
 def fused(pieces: Sequence[LoopPiece], reads: Reads) -> list[KernelGroup]:

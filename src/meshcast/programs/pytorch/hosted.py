@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from meshcast.programs.pytorch.launched import Launch
 from meshcast.programs.pytorch.recorded import Recording
 
-Work = tuple[int, ...]  # views, calls, modules, casts, compiled kernels, library calls, parameters, waits
-_NONE: Work = (0,) * 8
+# Views, calls, modules, casts, compiled kernels, library calls, parameters, waits, convolutions, gradients, graphs.
+Work = tuple[int, ...]
+_NONE: Work = (0,) * 11
 
 
 def eager_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
@@ -27,27 +29,41 @@ def eager_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
         updated = 0
         if op.phase == "optimizer":
             updated, parameters = parameters, 0
-        work[first[number]] = (views, 1, modules, int(op.cast), 0, 0, updated, waits)
+        work[first[number]] = (views, 1, modules, int(op.cast), 0, 0, updated, waits, 0, 0, 0)
         views = modules = waits = 0
     return work
 
 
 def compiled_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
-    """Of a compiled step: a call from Inductor's wrapper for each of its kernels and library calls; the optimizer is eager."""
+    """Of a compiled step: a call from Inductor's wrapper for each of its kernels and library calls; the optimizer is eager.
+
+    Gradients reach their parameters when the backward graph is done, before the optimizer begins.
+    """
     work: list[Work] = []
-    before = None
+    before: int | None = None
+    entered = {"optimizer"}  # the passes that have begun
     parameters = _parameters(recording)
+    plans = _plans(launches)
     for launch in launches:
+        phase = recording.ops[launch.op].phase
         fused = launch.name.startswith("triton")
         again = launch.op == before and not fused
+        eager = phase == "optimizer"
         updated = 0
-        if eager := recording.ops[launch.op].phase == "optimizer":
+        if eager:
             updated, parameters = parameters, 0
-        work.append(
-            (0, int(eager and not again), 0, 0, int(fused), int(not fused and not eager and not again), updated, 0)
-        )
+        planned = plans[launch.op] if not again and not fused else 0
+        library = not fused and not eager and not again and not planned
+        graphs = int(phase not in entered)
+        entered.add(phase)
+        work.append((0, int(eager and not again), 0, 0, int(fused), int(library), updated, 0, planned, updated, graphs))
         before = launch.op
     return work
+
+
+def _plans(launches: Sequence[Launch]) -> Counter[int]:
+    """By call, the convolutions that a library runs for it."""
+    return Counter(launch.op for launch in launches if launch.form == "convolution")
 
 
 def _parameters(recording: Recording) -> int:

@@ -1,21 +1,24 @@
 """The kernels that `torch.compile` makes of a recorded step: Inductor's fusion, AOTAutograd's choice of what is kept.
 
-- Loops are computed inside their readers, again in each of several, unless they read more than a few buffers or call costly
-  functions for several readers (`torch/_inductor/config.py`: `realize_reads_threshold`, `realize_opcount_threshold`).
+- Loops are computed inside their readers, again in each of several, unless they have several and read more than a few buffers, or
+  are long (`StorageBox.should_realize_on_reuse`, `has_exceeded_max_reads` in `torch/_inductor/ir.py`).
 - What is left is fused where it runs over as many elements, with what it reads and with what reads the same, as long as no
-  kernel comes to depend on itself (`torch/_inductor/scheduler.py`); sums down columns take a second kernel over their parts.
+  kernel comes to depend on itself (`torch/_inductor/scheduler.py`); sums of few results take further kernels over their parts
+  (`split_sums`).
 - Products and convolutions stay cuBLAS's and cuDNN's, images channels last around the latter where that pays
   (`image_layouts`); optimizers run eagerly.
 - What the backward pass reads of the forward pass is kept, or computed again from what is kept where that is fewer bytes
-  (`kept`).
+  (`kept`), by loops of the backward pass's own (`repeats`).
 
 Free of torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import count
 
 from meshcast.programs.pytorch.allocator import WORKSPACE, Event, call_workspace, rounded, told, worst
 from meshcast.programs.pytorch.code_shapes import CUDNN
@@ -26,15 +29,19 @@ from meshcast.programs.pytorch.image_layouts import channels_last_pays
 from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.launched import Arithmetic, Launch
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
-from meshcast.programs.pytorch.recorded import Recording, View
+from meshcast.programs.pytorch.recorded import BYTES, Recording, View
+from meshcast.programs.pytorch.repeats import with_repeats
+from meshcast.programs.pytorch.triton_code import arithmetic_seconds, drawing_seconds, streaming_share
 
-_READS = 4  # of a loop with several readers, more than which it gets memory of its own
-_ALL_READS = 8  # of any loop
+_READS = 4  # of a loop with several readers, more than which it gets memory of its own (`realize_reads_threshold`)
+_ALL_READS = 8  # of any loop (`realize_acc_reads_threshold`)
+_STEPS = 30  # operations of any loop, loads and casts counted (`realize_opcount_threshold`)
 ROWS_SHARE, COLUMNS_SHARE = 0.8, 0.75  # of the memory's rate, in Triton's sums
 SCATTERED_SHARE = 0.75  # of loops that read in another order than they write
+_MET = 0.7e-6  # seconds beyond its bytes that a kernel over parts of sums takes: warps meet (1.3 to 3.2 us in ResNet-101 and BERT)
+_HALF = 2  # bytes of half precision
 SHORT_ROW = 0.1e-9  # seconds a row of fewer than 256 elements
 _PADDED = 256  # sizes of products from which rows are padded to multiples of 8 (`torch/_inductor/fx_passes/pad_mm.py`)
-_SPLIT = 1 << 16  # elements of a sum down columns, from which parts of it are summed first
 
 
 class Compiled:
@@ -42,12 +49,14 @@ class Compiled:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._pieces = Pieces(recording).all
-        self._returned = {view.storage for view in recording.returned}
-        self._kept = kept_results(self._pieces)
         self._channels_last = channels_last_pays(recording)
+        pieces = Pieces(recording, channels_last=self._channels_last).all
+        self._returned = {view.storage for view in recording.returned}
+        self._pieces, self._kept = with_repeats(pieces, kept_results(pieces), returned=self._returned)
         self._known: dict[int, bool] = {}
-        self._reads: dict[tuple[int, bool], list[tuple[LoopPiece | None, View]]] = {}
+        self._reads: dict[int, list[tuple[LoopPiece | None, View]]] = {}
+        self._steps: dict[int, int] = {}
+        self._partial = count(1 + max((v.storage for piece in self._pieces for v in piece.gives), default=0))
         self._real = {piece.number for piece in self._pieces if self._is_real(piece)}
         self.groups = fused([piece for piece in self._pieces if piece.number in self._real], self.reads)
 
@@ -63,31 +72,53 @@ class Compiled:
             return True
         if any(view.storage in self._returned for view in piece.gives):
             return True
-        users = [user for user in piece.users if user.phase == piece.phase]
         if not piece.users or any(user.kind == "library" for user in piece.users):
             return True
-        count = len(self.reads(piece))
-        return count > _ALL_READS or (len(users) > 1 and (count > _READS or piece.heavy))
+        reads = len(self.reads(piece))
+        long = self._steps_of(piece) > _STEPS
+        return reads > _ALL_READS or long or (piece.uses > 1 and reads > _READS)
 
-    def reads(self, piece: LoopPiece, again: bool | None = None) -> list[tuple[LoopPiece | None, View]]:
+    def reads(self, piece: LoopPiece) -> list[tuple[LoopPiece | None, View]]:
         """What a piece reads from memory, loops without memory seen through."""
-        backward = piece.phase == "backward" if again is None else again
-        key = piece.number, backward
-        found = self._reads.get(key)
+        found = self._reads.get(piece.number)
         if found is None:
             leaves: dict[tuple[int, int], tuple[LoopPiece | None, View]] = {}
             for maker, view in piece.reads:
-                for leaf in self._leaves(maker, view, backward):
+                inside = self._inlined(maker, piece)
+                for leaf in [(maker, view)] if inside is None else self.reads(inside):
                     leaves.setdefault((leaf[0].number if leaf[0] else -1, leaf[1].storage), leaf)
-            found = self._reads[key] = list(leaves.values())
+            found = self._reads[piece.number] = list(leaves.values())
         return found
 
-    def _leaves(self, maker: LoopPiece | None, view: View, backward: bool) -> list[tuple[LoopPiece | None, View]]:
-        if maker is None or maker.kind == "library":
-            return [(maker, view)]
-        across = backward and maker.phase == "forward"
-        through = (maker.number not in self._kept and _repeatable(maker)) if across else not self._is_real(maker)
-        return self.reads(maker, backward) if through else [(maker, view)]
+    def _inlined(self, maker: LoopPiece | None, reader: LoopPiece) -> LoopPiece | None:
+        """The loop that a piece computes inside itself for what it reads; None where that lies in memory."""
+        if maker is None or maker.kind == "library" or maker.phase != reader.phase or self._is_real(maker):
+            return None
+        return maker
+
+    def _steps_of(self, piece: LoopPiece) -> int:
+        """Operations of a loop with all that is computed inside it: arithmetic, loads, casts from half precision and back."""
+        found = self._steps.get(piece.number)
+        if found is None:
+            found = len(piece.ops) + sum(BYTES[view.dtype] == _HALF for view in piece.gives)
+            for maker, view in piece.reads:
+                inside = self._inlined(maker, piece)
+                found += 1 + (BYTES[view.dtype] == _HALF) if inside is None else self._steps_of(inside)
+            self._steps[piece.number] = found
+        return found
+
+    def _computed_in(self, piece: LoopPiece) -> list[LoopPiece]:
+        """The loops that are computed inside a piece."""
+        found: dict[int, LoopPiece] = {}
+        waiting = [piece]
+        while waiting:
+            reader = waiting.pop()
+            for maker, _ in reader.reads:
+                inside = self._inlined(maker, reader)
+                if inside is not None and inside.number not in found:
+                    found[inside.number] = inside
+                    waiting.append(inside)
+        return list(found.values())
 
     def launches(self) -> list[Launch]:
         """The kernels in order: forward and backward fused, then the optimizer as it is."""
@@ -131,23 +162,31 @@ class Compiled:
         )
         scattered = any(_scattered(view) for view in takes)
         rows = max((piece.left for piece in sums if piece.kind == "rows"), default=0)
+        share = (COLUMNS_SHARE if columns else ROWS_SHARE if sums else 1.0) * (SCATTERED_SHARE if scattered else 1.0)
+        extra = rows * SHORT_ROW if rows and wide.elements < 256 * rows else 0.0
+        computed = {each.number: each for piece in group.pieces for each in (piece, *self._computed_in(piece))}
+        draws = sum(piece.fixed for piece in computed.values())
+        if sums:
+            extra += draws * drawing_seconds(wide.elements)
+        else:
+            done = [op for piece in computed.values() for op in piece.ops if not piece.fixed]
+            share = min(share, streaming_share(takes, gives, arithmetic_seconds(wide.elements, done, draws=draws)))
         launch = Launch(
             name=name, form="reduce" if sums else "pointwise", takes=tuple(takes), gives=tuple(gives), stages=tuple(stages),
-            share=(COLUMNS_SHARE if columns else ROWS_SHARE if sums else 1.0) * (SCATTERED_SHARE if scattered else 1.0),
-            extra=rows * SHORT_ROW if rows and wide.elements < 256 * rows else 0.0, op=first.place,
+            share=share, extra=extra, op=first.place,
         )  # fmt: skip
-        if columns and wide.elements > _SPLIT:
-            small = min(gives, key=lambda view: view.elements)
-            part = Launch(
-                name="triton_per_fused_sum",
-                form="pointwise",
-                takes=(small,),
-                gives=(small,),
-                stages=(Arithmetic(ops=("add",)),),
-                op=first.place,
-            )
-            return [launch, part]
-        return [launch]
+        return [launch, *(part for piece in sums for part in self._summed_again(piece, gives))]
+
+    def _summed_again(self, piece: LoopPiece, gives: Sequence[View]) -> Iterator[Launch]:
+        """The kernels that add up the parts of a sum that is split."""
+        small = [view for view in piece.gives if view in gives] or list(piece.gives)
+        for parts in piece.stages:
+            for number in range(piece.separate):
+                partial = View(next(self._partial), (parts * piece.left,), (1,), "float32")
+                yield Launch(
+                    name="triton_per_fused_sum", form="pointwise", takes=(partial,), gives=(small[number % len(small)],),
+                    stages=(Arithmetic(ops=("add",)),), extra=_MET, op=piece.place,
+                )  # fmt: skip
 
     def _is_written(self, piece: LoopPiece, inside: set[int]) -> bool:
         """Whether a piece's results are read after the kernel that it is in."""
@@ -205,10 +244,6 @@ class Compiled:
 def _scattered(view: View) -> bool:
     """Whether a tensor is read in another order than it lies in."""
     return view.elements > 1 << 16 and not view.contiguous and 0 not in view.strides
-
-
-def _repeatable(piece: LoopPiece) -> bool:
-    return piece.kind == "loop" and not piece.fixed
 
 
 def _compiled_call(launch: Launch, *, channels_last: bool) -> Launch:

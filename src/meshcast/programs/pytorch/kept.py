@@ -51,7 +51,7 @@ def _repeatable(piece: LoopPiece) -> bool:
     if piece.kind == "library" or piece.fixed:
         return False
     name = plain_name(piece.name)
-    return name in POINTWISE or name in _REPEATED or any(part in name for part in _PARTED)
+    return piece.aside or name in POINTWISE or name in _REPEATED or any(part in name for part in _PARTED)
 
 
 def _fuses(piece: LoopPiece) -> bool:
@@ -90,7 +90,7 @@ def _used_again(forward: Sequence[LoopPiece]) -> set[int]:
     """Pieces that read a value after a piece that cannot be fused with what read it first."""
     found: set[int] = set()
     for piece in forward:
-        users = [user for user in piece.users if user.phase == "forward"]
+        users = [user for user in piece.users if user.phase == "forward" and not user.aside]
         if len(users) < 2:
             continue
         last = max(user.number for user in users)

@@ -15,14 +15,21 @@ from typing import Literal
 from meshcast.programs.pytorch.arithmetic import MOVES, POINTWISE, plain_name
 from meshcast.programs.pytorch.eager_rows import SUMS, along_rows, normalised, reduced_dims
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
+from meshcast.programs.pytorch.same_loops import SameLoops
+from meshcast.programs.pytorch.split_sums import stages_of_sum
 
 # loop: every element of the result on its own; rows, columns: sums along, or down to, the innermost dimension.
 Kind = Literal["loop", "rows", "columns", "library"]
 
-_HEAVY = frozenset(
-    {"exponential", "tanh", "erf", "log", "power", "sine", "cosine", "log_plus_one", "exponential_minus_one"}
-)
+# Operators whose decompositions (`torch/_decomp/decompositions.py`) read an operand several times: its place, and how often.
+_OFTEN = {
+    "hardtanh_backward_mask": (0, 2), "hardswish": (0, 2), "hardswish_backward": (1, 3), "silu": (0, 2), "silu_backward": (1, 2),
+    "gelu": (0, 2), "gelu_backward": (1, 3), "leaky_relu": (0, 2), "elu": (0, 2), "mish": (0, 2), "softplus": (0, 2),
+    "sigmoid_backward": (1, 2), "tanh_backward": (1, 2),
+}  # fmt: skip
 _RANDOM = frozenset(["native_dropout", "bernoulli", "rand", "randn", "uniform", "normal", "exponential", "random"])
+# Gradients that compare an operand, by its place, and read no more of it.
+_MASKED = {"threshold_backward": 1, "hardtanh_backward": 1, "leaky_relu_backward": 1}
 _LIBRARY = [
     "mm",
     "bmm",
@@ -63,6 +70,7 @@ class LoopPiece:
     op: AtenOp | None = None  # of a library's call
     place: int = -1  # of its call in the recording
     fixed: bool = False  # not to be computed again: random numbers
+    aside: bool = False  # of the forward pass, which does not need it itself
     users: list[LoopPiece] = field(default_factory=list)
 
     @property
@@ -81,23 +89,48 @@ class LoopPiece:
         return sum(view.bytes for view in self.gives)
 
     @property
-    def heavy(self) -> bool:
-        """Whether functions are called for every element."""
-        return bool(_HEAVY.intersection(self.ops))
+    def uses(self) -> int:
+        """How often it is read by its own pass's operators, once they are decomposed."""
+        found = 0
+        for user in {id(user): user for user in self.users if user.phase == self.phase}.values():
+            place, often = _OFTEN.get(plain_name(user.name), (-1, 1))
+            read = [i for i, (maker, _) in enumerate(user.reads) if maker is self]
+            found += often if place in read else 1
+        return found
+
+    @property
+    def stages(self) -> list[int]:
+        """Of a sum that is split: its parts after each kernel but the last."""
+        if self.kind not in ("rows", "columns"):
+            return []
+        moments = "norm" in self.name and not self.name.endswith("backward")
+        summed = self.elements // max(1, self.left)
+        return stages_of_sum(self.left, summed, rows=self.kind == "rows", moments=moments)
+
+    @property
+    def separate(self) -> int:
+        """Sums that are taken beside each other: the gradients of a norm's scale and bias."""
+        gradients = self.kind == "columns" or "batch_norm" in self.name
+        return 2 if gradients and "norm" in self.name and self.name.endswith("backward") else 1
 
 
 class Pieces:
     """Takes a recording apart, call by call."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, *, channels_last: bool = True) -> None:
         self.all: list[LoopPiece] = []
+        self._channels: Kind = "columns" if channels_last else "rows"  # sums of each channel of images
         self._sizes = recording.sizes
         self._made: dict[int, LoopPiece] = {}  # storage -> who wrote it last
+        self._same = SameLoops()
         self._next = max(recording.sizes, default=0) + 1
         for place, op in enumerate(recording.ops):
             if op.shares or op.phase == "optimizer" or not any(view.elements for view in op.gives):
                 continue
-            self._take_apart(op, place)
+            self._take_apart(self._same.reading(op), place)
+        self.all.sort(key=lambda piece: piece.phase != "forward")  # masks are made once the forward pass is over
+        for number, piece in enumerate(self.all):
+            piece.number = number
 
     def _add(
         self,
@@ -186,8 +219,27 @@ class Pieces:
                 ops=("multiply", "multiply"),
             )
             return
-        for kind, views, gives, shape, ops, dims in self._parts(op, name, takes):
+        if name in _MASKED and op.phase == "backward":
+            takes = self._masked(op, place, takes, _MASKED[name])
+        parts = list(self._parts(op, name, takes))
+        if len(parts) == 1 and parts[0][0] == "loop" and name not in _RANDOM:
+            makers = [self._made.get(view.storage) for view in takes]
+            if self._same.known(op, [maker.number if maker else -1 for maker in makers]):
+                return
+        for kind, views, gives, shape, ops, dims in parts:
             self._add(kind, op, place, views, gives, shape=shape, ops=ops, dims=dims)
+
+    def _masked(self, op: AtenOp, place: int, takes: tuple[View, ...], compared: int) -> tuple[View, ...]:
+        """What a gradient reads where it asks a value of the forward pass only whether it lies within bounds: a byte an element.
+
+        The comparison reads nothing of the backward pass, so that the partitioner may have it in either.
+        """
+        value = takes[compared]
+        self._next += 1
+        mask = View(self._next, value.shape, value.strides, "bool", 0)
+        piece = self._add("loop", op, place, (value,), (mask,), shape=value.shape, ops=("compare",), name=f"{op.name}_mask")
+        piece.phase, piece.aside = "forward", True
+        return (*takes[:compared], mask, *takes[compared + 1 :])
 
     def _parts(
         self, op: AtenOp, name: str, takes: tuple[View, ...]
@@ -198,13 +250,13 @@ class Pieces:
         image = tuple(d for d in range(rank) if d != 1)
         if "batch_norm" in name and name.endswith("backward"):
             sums = (self._small(shape[1]), self._small(shape[1]))
-            yield "columns", takes, (*op.gives[1:], *sums[:1]), shape, ("subtract", "multiply"), image
+            yield self._channels, takes, (*op.gives[1:], *sums[:1]), shape, ("subtract", "multiply"), image
             yield "loop", (*takes, sums[0]), op.gives[:1], shape, ("multiply", "subtract", "multiply"), ()
         elif "batch_norm" in name:
             train = bool(op.told.get("training", True)) and "no_training" not in name
             statistics = self._small(2 * shape[1])
             if train:
-                yield "columns", takes[:1], (statistics, *op.gives[1:]), shape, ("subtract", "multiply"), image
+                yield self._channels, takes[:1], (statistics, *op.gives[1:]), shape, ("subtract", "multiply"), image
             yield (
                 "loop",
                 (*takes, *((statistics,) if train else ())),

@@ -316,6 +316,8 @@ class Cost:
     # A broadcast of an array: the result's dimension that each of the operand's is.
     orders: tuple[tuple[int, ...], ...] = ()
     strides: tuple[int, ...] = ()  # a slice's steps along each dimension, where one is more than 1
+    # A product: of each operand, the dimensions of its batch, its own rows or columns, and those that are summed over.
+    parts: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
 
 @made_quickly

@@ -25,6 +25,7 @@ class Aliases:
         matrices: A matrix's transpose -> the matrix.
         transposed: Values that are another's transpose and lie in memory as that one.
         calls: Results of attention calls, which come in the order of the call's layout.
+        views: The op whose result each view is.
         undone: Whether a transposed matrix was transposed back, or a view had further operands: nobody may read these any more.
     """
 
@@ -32,6 +33,7 @@ class Aliases:
         """Begins with none."""
         self.tensors = tensors
         self.buffer: dict[int, int] = {}
+        self.views: dict[int, Op] = {}
         self.matrices: dict[int, int] = {}
         self.transposed: set[int] = set()
         self.calls: set[int] = set()
@@ -78,6 +80,7 @@ def without_aliases(ops: Sequence[Op], known: Aliases, kept: Set[int], rules: Ma
             moving.append(op)
         else:
             known.buffer[op.results[0]] = shown
+            known.views[op.results[0]] = op
     return moving
 
 

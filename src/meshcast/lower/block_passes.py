@@ -40,6 +40,7 @@ from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_alloc
 from meshcast.lower.small_kernels import clears_first, memset
 from meshcast.lower.strides import is_counter, with_kept_strides
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
+from meshcast.lower.turned_operands import with_turned_operands
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
 from meshcast.workload import Attention, Op, OpKind
@@ -182,6 +183,24 @@ def lay_out_operands(draft: BlockDraft) -> None:
     """`with_laid_out_operands`; what a loop carries has the order that the loop gave it."""
     fixed = frozenset(draft.block.inputs)
     draft.ops = with_laid_out_operands(draft.ops, fixed, draft.values, draft.buffer, draft.kept)
+
+
+def may_turn_operands(draft: BlockDraft) -> bool:
+    """Whether a block has products of more than plain matrices: of views, or over several dimensions."""
+    if OpKind.GEMM not in draft.kinds:
+        return False
+    return bool(draft.program.aliases.views) or any(
+        sum(map(len, parts)) > 2 for cost in draft.costs for parts in cost.parts
+    )
+
+
+def turn_operands(draft: BlockDraft) -> None:
+    """`with_turned_operands`; what a loop carries has the order that the loop gave it."""
+    fixed = frozenset() if draft.looped else frozenset(draft.block.inputs)
+    known = draft.program.aliases
+    draft.ops = with_turned_operands(
+        draft.ops, fixed, draft.values, draft.buffer, known.views, known.transposed, draft.kept
+    )
 
 
 def find_stored_weights(draft: BlockDraft) -> None:

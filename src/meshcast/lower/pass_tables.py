@@ -173,6 +173,12 @@ XLA_GPU = PassTable(
         ),
         *_LAYOUTS,
         _Block(
+            "turned operands",
+            "values that a library cannot take as they lie are turned before it; behind those whose order is chosen",
+            block.turn_operands,
+            block.may_turn_operands,
+        ),
+        _Block(
             "kept strides",
             "strides of large draws' counters are rows of their own; before fusion would compute them on the way",
             block.keep_strides,

@@ -317,6 +317,8 @@ class Cost:
     orders: tuple[tuple[int, ...], ...] = ()
     strides: tuple[int, ...] = ()  # a slice's steps along each dimension, where one is more than 1
     run: int = 0  # of a gather: elements of its table that lie side by side in its result, too; 0: nobody knows
+    # A product: of each operand, the dimensions of its batch, its own rows or columns, and those that are summed over.
+    parts: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
 
 @made_quickly

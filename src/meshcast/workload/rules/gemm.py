@@ -101,10 +101,17 @@ def _dot_general(reading: OpReading) -> Cost:
         minor=minor_dims(reading.op),
     )
     cost = gemm_cost(reading, gemm)
-    if not batch or text(reading.op, "meshcast.layouts"):
+    if text(reading.op, "meshcast.layouts"):
         return cost
     rows = _others(lhs, *batch, *lhs_contracting)
     columns = _others(rhs, *rhs_batch, *rhs_contracting)
+    parts = (
+        (tuple(batch), tuple(rows), tuple(lhs_contracting)),
+        (tuple(rhs_batch), tuple(columns), tuple(rhs_contracting)),
+    )
+    cost = replace(cost, parts=parts)
+    if not batch:
+        return cost
     orders = (
         needed_order(lhs, batch, rows, lhs_contracting),
         needed_order(rhs, rhs_batch, rhs_contracting, columns),

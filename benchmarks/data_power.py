@@ -1,6 +1,6 @@
 """Measures what data do to the power and the clock of the GPU that JAX finds: the same kernels on random numbers, zeros and ones.
 
-    python benchmarks/data_power.py OUT.jsonl [--seconds 3]
+    python benchmarks/data_power.py OUT.jsonl [--seconds 3] [--only f8]
 
 A line a kernel and kind of data: the time of a run, the mean power while it ran again and again (from the counter of energy), and
 the clock at the end. Nothing but jax and the library of NVML is needed.
@@ -60,12 +60,20 @@ def kernels() -> dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]
     def product(a: Any, b: Any) -> Any:
         return jnp.matmul(a, b, preferred_element_type=jnp.int32 if a.dtype == jnp.int8 else None)
 
+    def scaled_product(a: Any, b: Any) -> Any:
+        return (a.astype(jnp.bfloat16) * jnp.bfloat16(0.5)) @ (
+            b.astype(jnp.bfloat16) * jnp.bfloat16(0.5)
+        )  # as fp8 is asked for
+
     square = ((8192, 8192), (8192, 8192))
     return {
         "product bf16 8192": (product, square, "bfloat16"),
         "product bf16 16384x1024x16384": (product, ((16384, 1024), (1024, 16384)), "bfloat16"),
         "product f32 8192": (product, square, "float32"),
         "product int8 8192": (product, square, "int8"),
+        "product f8 4096": (scaled_product, ((4096, 4096), (4096, 4096)), "float8_e4m3fn"),
+        "product f8 8192": (scaled_product, square, "float8_e4m3fn"),
+        "product f8 16384": (scaled_product, ((16384, 16384), (16384, 16384)), "float8_e4m3fn"),
         "add bf16 2^29": (lambda a, b: a + b, ((1 << 29,), (1 << 29,)), "bfloat16"),
         "sum f32 2^28": (lambda a: a.sum(axis=-1), ((1 << 14, 1 << 14),), "float32"),
     }
@@ -76,12 +84,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--only", default="", help="kernels whose name has this in it")
     asked = parser.parse_args()
     import jax
 
     meter = Meter()
     with asked.out.open("w") as file:
         for name, (function, shapes, dtype) in kernels().items():
+            if asked.only not in name:
+                continue
             run = jax.jit(function)
             for kind in KINDS:
                 args = [data(kind, shape, dtype, seed) for seed, shape in enumerate(shapes)]

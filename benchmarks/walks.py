@@ -213,7 +213,7 @@ def main() -> None:
     kinds = [list(kind()) for kind in (picked, turned, products, rows, complexes, sums, joined)]
     turns = range(max(map(len, kinds)))
     cases = [kind[turn] for turn in turns for kind in kinds if turn < len(kind)]
-    write_folder(asked.folder, cases, library="walks", group="op", mode="infer")
+    write_folder(asked.folder, cases, library="walks", group="kernels", mode="infer")
 
 
 if __name__ == "__main__":

@@ -68,3 +68,13 @@ def test_solvers_that_come_back_to_the_host_have_no_measured_family() -> None:
     assert place(kernel, H200)[0].startswith("solver")
     assert place(waiting, H200)[0].startswith(WAITING)
     assert [Profiled().supports(each, H200).level for each in (kernel, waiting)] == ["yes", "no"]
+
+
+def test_products_at_the_high_precision_are_tf32_on_a_gpu_and_passes_of_their_own_on_a_tpu() -> None:
+    default = shaped(gemm(512, 512, 512), lhs_dtype="f32", rhs_dtype="f32", out_dtype="f32")
+    default = replace(default, dtype="f32")
+    high, highest = shaped(default, precision="HIGH"), shaped(default, precision="HIGHEST")
+    gpu, tpu = load_device("h200"), load_device("tpu-v5e")
+    assert place(high, gpu) == place(default, gpu)
+    assert place(highest, gpu)[0] != place(default, gpu)[0]
+    assert place(high, tpu)[0] != place(default, tpu)[0]

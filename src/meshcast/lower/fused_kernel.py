@@ -193,19 +193,19 @@ def _integer(dtype: str) -> bool:
 
 def _pieces(root: Op, members: Sequence[Member], tensors: Sequence[Tensor]) -> tuple[int, ...]:
     """What a fusion joins last, by their sizes along that dimension: its root, or what that computes element by element."""
-    made = {value: (op, operands) for op, operands in members for value in op.results}
     elements = tensors[root.results[0]].elements if root.results else 0
-    reached, joined = list(root.results[:1]), None
-    while reached and joined is None:
-        op, operands = made[reached.pop()]
+    reached, joined = set(root.results[:1]), None
+    for op, operands in reversed(members):
+        if reached.isdisjoint(op.results):
+            continue
         if op.name.rpartition(".")[2] == "concatenate":
             joined = op
-        elif op.cost.kind is OpKind.ELEMENTWISE:
-            reached += [value for value in operands if value in made and tensors[value].elements == elements]
+            break
+        if op.cost.kind is OpKind.ELEMENTWISE:
+            reached.update([value for value in operands if tensors[value].elements == elements])
     if joined is None:
         return ()
-    root = joined
-    whole, parts = tensors[root.results[0]].shape, [tensors[value].shape for value in root.operands]
+    whole, parts = tensors[joined.results[0]].shape, [tensors[value].shape for value in joined.operands]
     dim = next((dim for dim, size in enumerate(whole) if any(part[dim] != size for part in parts)), None)
     return tuple(part[dim] for part in parts) if dim is not None else ()
 

@@ -89,3 +89,34 @@ def test_rows_that_groups_do_not_share_evenly_are_summed() -> None:
     uneven = TiledProduct(batch=49, m=1 / 49, n=64, k=65536, width=2, read=1e6, written=128, peak=989e12)
     assert (uneven.batch * uneven.m * uneven.n) % 1
     assert product_time(uneven, machine()).time > 0
+
+
+def test_operands_that_pass_through_registers_take_longer_by_each_row_and_step() -> None:
+    """One tile of 64 x 64, 32 steps of 128 bytes: 0.5 cycles for each of its 128 rows and columns, and 400 for the step."""
+    plain = TiledProduct(batch=1, m=64, n=64, k=1024, width=4, read=0, written=0, peak=989e12, split=False)
+    carried = TiledProduct(
+        batch=1, m=64, n=64, k=1024, width=4, read=0, written=0, peak=989e12, split=False, carried=0.5, chained=400.0
+    )
+    more = product_time(carried, machine()).time - product_time(plain, machine()).time
+    assert 0 < more <= 32 * (400 + 64) / machine().clock * 1.001
+    assert more > 32 * 200 / machine().clock
+
+
+def f32_product(side: int, **changes: object) -> float:
+    """Seconds of a square product of f32."""
+    shape = Gemm(
+        batch=1, m=side, n=side, k=side, lhs_dtype="f32", rhs_dtype="f32", out_dtype="f32",
+        lhs_contracting_minor=True, rhs_contracting_minor=False, **changes,  # type: ignore[arg-type]
+    )  # fmt: skip
+    kernel = Kernel(
+        name="p", kind=KernelKind.GEMM, dtype="f32", matrix_flops=2.0 * side**3, read_bytes=8 * side * side,
+        written_bytes=4 * side * side, geometry=shape,
+    )  # fmt: skip
+    return GpuAnalytical().work(kernel, load_device("h200")).time
+
+
+def test_odd_rows_slow_tf32_down_and_plain_cores_not() -> None:
+    assert f32_product(4095) > 1.5 * f32_product(4096)
+    odd, even = f32_product(4095, precision="HIGHEST"), f32_product(4096, precision="HIGHEST")
+    assert odd == pytest.approx(even, rel=0.01)
+    assert even == pytest.approx(2 * 4096**3 / (0.68 * 67e12), rel=0.2)  # of the plain cores' peak

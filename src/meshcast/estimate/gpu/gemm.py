@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
@@ -55,6 +54,7 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
     stored = element = element_bytes(shape.lhs_dtype)
     if element < 1 and rate.type in _UNIT_BYTES:  # unpacked next to units that take no fewer bits
         element = max(element, _UNIT_BYTES[rate.type])
+    carried, chained = _carried(shape, rate, machine)
     return TiledProduct(
         batch=shape.batch * shape.groups if shape.groups > 1 else shape.batch,
         m=shape.m / shape.groups if shape.groups > 1 else shape.m,
@@ -67,7 +67,8 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
         unpacked=kernel.read_bytes * element / stored,
         recency=kernel.recency,
         peak=rate.flops * _aligned(shape, rate, machine),
-        **_carried(shape, rate, machine),
+        carried=carried,
+        chained=chained,
     )
 
 
@@ -92,17 +93,17 @@ def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
     return 1.0 if shape.writes_aligned else p.misaligned_output
 
 
-def _carried(shape: Gemm, rate: Rate, machine: GpuMachine) -> Mapping[str, float]:
-    """What a step of TF32 takes beside its arithmetic: most of its kernels load operands of 4 bytes into registers.
+def _carried(shape: Gemm, rate: Rate, machine: GpuMachine) -> tuple[float, float]:
+    """Cycles of a step of TF32 beside its arithmetic, a row and in all: most of its kernels load operands into registers.
 
     Units for matrices read shared memory themselves where numbers of 4 bytes lie along K (`wgmma` has no transposed ones, PTX
     ISA); rows of an odd number of bytes are loaded number by number.
     """
     p = machine.parameters
     if rate.type != "tf32":
-        return {}
+        return 0.0, 0.0
     times = 1.0 if shape.reads_aligned and shape.writes_aligned else p.tf32_odd
-    return {"carried": p.tf32_row_cycles * times, "chained": p.tf32_step_cycles * times}
+    return p.tf32_row_cycles * times, p.tf32_step_cycles * times
 
 
 def _timed(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:

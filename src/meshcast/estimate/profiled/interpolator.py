@@ -174,7 +174,9 @@ def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources:
     One whose tile is known is kept without it, too: our own lowering does not foresee which tile XLA will choose.
     """
     timed = [row for row in rows if row.seconds > 0]
-    timed += [replace(row, kernel=replace(row.kernel, tile=0, warps=0)) for row in timed if is_program(row.kernel)]
+    timed += [
+        replace(row, kernel=replace(row.kernel, tile=0, warps=0, programs=0)) for row in timed if is_program(row.kernel)
+    ]
     found = list({(row.program, row.kernel.cost_key): row for row in timed}.values())
     fixed = fixed_cost(device, [row.seconds for row in found])
     model = reference_model(device, fixed)

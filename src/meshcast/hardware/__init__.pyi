@@ -66,4 +66,8 @@ from meshcast.hardware.registry import load_link as load_link
 from meshcast.hardware.registry import resolve as resolve
 from meshcast.hardware.relative_changes import named_with_changes as named_with_changes
 from meshcast.hardware.relative_changes import separate_changes as separate_changes
+from meshcast.hardware.many_points import devices_of as devices_of
+from meshcast.hardware.many_points import hardware_at as hardware_at
+from meshcast.hardware.many_points import points_of as points_of
+from meshcast.hardware.many_points import several as several
 from meshcast.hardware.what_if import WHAT_IF_MARK as WHAT_IF_MARK

@@ -62,6 +62,7 @@ from meshcast.simulate.pipelines.schedule import PipelineSchedule as PipelineSch
 from meshcast.simulate.pipelines.schedule import Task as Task
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
 from meshcast.simulate.rank import Rank as Rank
+from meshcast.simulate.replay import Kernels as Kernels
 from meshcast.simulate.replay import rank_again as rank_again
 from meshcast.simulate.scheduling import Scheduler as Scheduler
 from meshcast.simulate.scheduling import Scheduling as Scheduling

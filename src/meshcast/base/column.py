@@ -279,7 +279,9 @@ def merged(things: Sequence[T], alike: Callable[[str], bool] = lambda name: Fals
     return _joined(things, column_of, alike)
 
 
-def _joined(things: Sequence[Any], filled: Callable[[Sequence[Any]], Any], alike: Callable[[str], bool] = lambda name: False) -> Any:
+def _joined(
+    things: Sequence[Any], filled: Callable[[Sequence[Any]], Any], alike: Callable[[str], bool] = lambda name: False
+) -> Any:
     first = things[0]
     if all(thing is first for thing in things):
         return first

@@ -43,6 +43,10 @@ from meshcast.hardware.link import TEXTBOOK as TEXTBOOK
 from meshcast.hardware.link import Library as Library
 from meshcast.hardware.link import LinkProtocol as LinkProtocol
 from meshcast.hardware.link import LinkTechnology as LinkTechnology
+from meshcast.hardware.many_points import devices_of as devices_of
+from meshcast.hardware.many_points import hardware_at as hardware_at
+from meshcast.hardware.many_points import points_of as points_of
+from meshcast.hardware.many_points import several as several
 from meshcast.hardware.network_software import with_software as with_software
 from meshcast.hardware.prices import LIST_PRICE as LIST_PRICE
 from meshcast.hardware.prices import Grid as Grid
@@ -66,8 +70,4 @@ from meshcast.hardware.registry import load_link as load_link
 from meshcast.hardware.registry import resolve as resolve
 from meshcast.hardware.relative_changes import named_with_changes as named_with_changes
 from meshcast.hardware.relative_changes import separate_changes as separate_changes
-from meshcast.hardware.many_points import devices_of as devices_of
-from meshcast.hardware.many_points import hardware_at as hardware_at
-from meshcast.hardware.many_points import points_of as points_of
-from meshcast.hardware.many_points import several as several
 from meshcast.hardware.what_if import WHAT_IF_MARK as WHAT_IF_MARK

@@ -59,13 +59,15 @@ def hardware_at(cluster: Cluster, places: npt.NDArray[np.int64]) -> Cluster:
         values = column.values[places]
         return float(values[0]) if (values == values[0]).all() else Column(values)
 
-    levels = tuple(mapped(level, here) for level in cluster.levels)
+    levels = tuple(mapped(level, here) if id(level) in _LEVELS else level for level in cluster.levels)
     _note_levels(levels)
     return replace(cluster, device=device, levels=levels)
 
 
 def _note_levels(levels: Sequence[NetworkLevel]) -> None:
     for level in levels:
+        if id(level) in _LEVELS:
+            continue
         found: list[int] = []
 
         def counted(column: Column, found: list[int] = found) -> Column:

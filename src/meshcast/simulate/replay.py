@@ -118,9 +118,7 @@ _WAYS: KeptBeside[Ways] = KeptBeside()
 Kernels = EstimatedKernels | KernelColumns | KernelsByPoint
 
 
-def rank_again(
-    simulator: Simulator, kernels: Kernels, network: KernelNetwork, points: int | None = None
-) -> Rank:
+def rank_again(simulator: Simulator, kernels: Kernels, network: KernelNetwork, points: int | None = None) -> Rank:
     """One rank of a program that is simulated again and again, with these times; those of several points may be columns."""
     rates = simulator.rates(network)
     if points is None:
@@ -237,7 +235,8 @@ class RanksAgain:
         """
         assert block is self._plan
         if self._length is None:
-            self._length = self._found()
+            found: Length = self._along(whole=False)
+            self._length = found
         return self._length
 
     def executed(self, plan: BlockPlan) -> Executed:
@@ -255,26 +254,26 @@ class RanksAgain:
         assert not spans
         assert not paths
         self.length(block)
-        assert self._way is not None
-        kept, found = self._way.together(self._points, self._times, whole=True)
-        if not kept.all():
-            raise PartedError(kept)
-        timeline: tuple[Timeline, Length] = found
-        return timeline
+        found: tuple[Timeline, Length] = self._along(whole=True)
+        return found
 
-    def _found(self) -> Length:
+    def _along(self, *, whole: bool) -> Any:
+        """What comes of the step along the way that all points go.
+
+        Raises:
+            PartedError: Some go another way.
+        """
+        known = self._ways.known
         for written in (False, True):
             if written:
                 self._write_down()
-            known = self._ways.known
-            for place, way in enumerate(known):
-                kept, found = way.together(self._points, self._times, whole=False)
+            for place, way in enumerate(known[:1] if written else tuple(known)):
+                kept, found = way.together(self._points, self._times, whole=whole)
                 if kept.all():
                     if place:
                         known.insert(0, known.pop(place))
                     self._way = way
-                    length: Length = found
-                    return length
+                    return found
                 if kept.any():
                     raise PartedError(kept)
         raise _each_alone(self._points)
@@ -288,9 +287,7 @@ class RanksAgain:
         if self._points < FEWEST or not self._ways.room:
             raise _each_alone(self._points)
         try:
-            way = _written_down(
-                self._plan, self._kernels, self._network, self._rates, self._host_rate, many=True
-            )
+            way = _written_down(self._plan, self._kernels, self._network, self._rates, self._host_rate, many=True)
         except TooLongError:
             self._ways.close()
             raise _each_alone(self._points) from None
@@ -320,7 +317,12 @@ def _raw_network(network: KernelNetwork, contention: Contention | None) -> tuple
 
 
 def _written_down(
-    plan: BlockPlan, kernels: Kernels, network: KernelNetwork, rates: SpeedShares | None, host_rate: float, *,
+    plan: BlockPlan,
+    kernels: Kernels,
+    network: KernelNetwork,
+    rates: SpeedShares | None,
+    host_rate: float,
+    *,
     many: bool = False,
 ) -> _Way:
     """The simulation of a step, that of the first of several points, on a tape."""

@@ -125,7 +125,9 @@ def run_of(schedule: PipelineSchedule, columns: Columns, times: TaskTimes, finis
         first = [0.0] * schedule.stages
     windows = [finish.end - number_of(start) for finish, start in zip(finishes, first, strict=True)]
     duration = largest(windows)
-    several = times.starts.ndim > 1  # points of a sweep: when each task runs, and what the end waited for, is told of one
+    several = (
+        times.starts.ndim > 1
+    )  # points of a sweep: when each task runs, and what the end waited for, is told of one
     stages = []
     for stage, finish in enumerate(finishes):
         starts, ends = times.starts[slices[stage]], times.ends[slices[stage]]

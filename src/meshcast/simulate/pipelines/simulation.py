@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.base import PartedError, UsageError, larger, number_of, stacked
-from meshcast.simulate.pipelines.columns import BACKWARD, FORWARD, WEIGHT, WORKS, Columns, columns_of
+from meshcast.simulate.pipelines.columns import BACKWARD, WEIGHT, WORKS, Columns, columns_of
 from meshcast.simulate.pipelines.costs import StepCosts
 from meshcast.simulate.pipelines.runs import Finish, PipelineRun, Seconds, TaskTimes, run_of
 from meshcast.simulate.pipelines.schedule import PipelineSchedule
@@ -103,7 +103,7 @@ def _all_tasks(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -
 def _by_task(columns: Columns, schedule: PipelineSchedule, costs: StepCosts) -> tuple[Seconds, Seconds]:
     """Seconds of every task, and of the message that it sends; zero where it sends none."""
     parts = costs.parts
-    rows = [
+    rows = [  # in the order of `WORKS`, and then again for what each sends
         [part.forward_s for part in parts],
         [part.backward_s + (0.0 if schedule.split else part.weight_s) for part in parts],
         [part.weight_s for part in parts],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meshcast.base import (
-    Column,
+    NumberColumn,
     PartedError,
     at_place,
     by_point,
@@ -28,7 +28,7 @@ from meshcast.base import (
 
 
 def column(*values: float) -> Any:
-    return Column(np.array(values))
+    return NumberColumn(np.array(values))
 
 
 def test_operations_are_those_of_each_point() -> None:
@@ -104,6 +104,8 @@ def test_objects_of_several_points_are_merged_parted_and_joined() -> None:
     again = joined(halves, sides)
     assert raw(again.parts[1]).tolist() == [3.0, 4.0, 3.5]
     assert raw(again.table["x"]).tolist() == [5.0, 6.0, 5.0]
+    alike = [Made("a", 0.1 * 3, (1.0, 0.1 + 0.2), {"x": 5.0}) for _ in range(2)]
+    assert merged(alike) is alike[0], "nothing stands for several where nothing differs"
     with pytest.raises(ValueError, match="not the same"):
         merged(points)
     with pytest.raises(ValueError, match="some points only"):

@@ -15,8 +15,9 @@ from meshcast.base.child import child_environment as child_environment
 from meshcast.base.child import python_command as python_command
 from meshcast.base.child import safe_starts as safe_starts
 from meshcast.base.child import serve as serve
-from meshcast.base.column import Column as Column
+from meshcast.base.column import NumberColumn as NumberColumn
 from meshcast.base.column import PartedError as PartedError
+from meshcast.base.column import Sign as Sign
 from meshcast.base.column import Standing as Standing
 from meshcast.base.column import at_place as at_place
 from meshcast.base.column import by_point as by_point

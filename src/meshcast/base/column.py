@@ -1,8 +1,8 @@
-"""`Column`: a number that is another one at each of several points, so that code which works one out works all of them out.
+"""`NumberColumn`: a number that is another one at each of several points, so that code which works one out works all of them out.
 
 Points of a sweep differ in a few numbers of their hardware, and nearly all that is done with these is sums, products and maxima.
-A `Column` stands where a float stood and does each operation for all points at once, as NumPy does it: IEEE's sums, products and
-quotients are the same ones, to the last bit, one by one or in an array. What is no such operation says so: a `Column` has no
+Such a column stands where a float stood and does each operation for all points at once, as NumPy does it: IEEE's sums, products
+and quotients are the same ones, to the last bit, one by one or in an array. What is no such operation says so: a column has no
 text, no hash by value and is no float, so that whoever would round, print or look it up by its value fails, and is asked point
 by point instead. Where a comparison does not come out alike at all points the way parts (`PartedError`): whoever began goes on
 with those of one answer, and then with the others.
@@ -52,7 +52,7 @@ class Standing:
         raise NotImplementedError
 
 
-class Column(Standing):
+class NumberColumn(Standing):
     """A number of each point."""
 
     __slots__ = ("values",)
@@ -61,32 +61,32 @@ class Column(Standing):
     def __init__(self, values: Floats) -> None:
         self.values = values
 
-    def __add__(self, other: Any) -> Column:
-        return Column(self.values + raw(other))
+    def __add__(self, other: Any) -> NumberColumn:
+        return NumberColumn(self.values + raw(other))
 
-    def __radd__(self, other: Any) -> Column:
-        return Column(raw(other) + self.values)
+    def __radd__(self, other: Any) -> NumberColumn:
+        return NumberColumn(raw(other) + self.values)
 
-    def __sub__(self, other: Any) -> Column:
-        return Column(self.values - raw(other))
+    def __sub__(self, other: Any) -> NumberColumn:
+        return NumberColumn(self.values - raw(other))
 
-    def __rsub__(self, other: Any) -> Column:
-        return Column(raw(other) - self.values)
+    def __rsub__(self, other: Any) -> NumberColumn:
+        return NumberColumn(raw(other) - self.values)
 
-    def __mul__(self, other: Any) -> Column:
-        return Column(self.values * raw(other))
+    def __mul__(self, other: Any) -> NumberColumn:
+        return NumberColumn(self.values * raw(other))
 
-    def __rmul__(self, other: Any) -> Column:
-        return Column(raw(other) * self.values)
+    def __rmul__(self, other: Any) -> NumberColumn:
+        return NumberColumn(raw(other) * self.values)
 
-    def __truediv__(self, other: Any) -> Column:
-        return Column(self.values / raw(other))
+    def __truediv__(self, other: Any) -> NumberColumn:
+        return NumberColumn(self.values / raw(other))
 
-    def __rtruediv__(self, other: Any) -> Column:
-        return Column(raw(other) / self.values)
+    def __rtruediv__(self, other: Any) -> NumberColumn:
+        return NumberColumn(raw(other) / self.values)
 
-    def __neg__(self) -> Column:
-        return Column(-self.values)
+    def __neg__(self) -> NumberColumn:
+        return NumberColumn(-self.values)
 
     def __lt__(self, other: Any) -> bool:
         return decided(self.values < raw(other))
@@ -103,7 +103,7 @@ class Column(Standing):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Column | float | int):
+        if not isinstance(other, NumberColumn | float | int):
             return NotImplemented
         return decided(self.values == raw(other))
 
@@ -123,15 +123,15 @@ class Column(Standing):
     def __format__(self, how: str) -> str:
         return repr(self)
 
-    def chosen(self, left: Any, sign: Sign, right: Any) -> Column:
+    def chosen(self, left: Any, sign: Sign, right: Any) -> NumberColumn:
         """The larger or the smaller one at each point."""
         choose = np.maximum if sign == ">=" else np.minimum
-        return Column(choose(raw(left), raw(right)))
+        return NumberColumn(choose(raw(left), raw(right)))
 
 
 def raw(number: Any) -> Any:
     """A column's array; any other number as it is."""
-    return number.values if isinstance(number, Column) else number
+    return number.values if isinstance(number, NumberColumn) else number
 
 
 def decided(mask: Any) -> bool:
@@ -176,7 +176,7 @@ def place_of_least(numbers: Sequence[float]) -> int:
     Raises:
         PartedError: It is another one at other points.
     """
-    if not any(isinstance(number, Column) for number in numbers):
+    if not any(isinstance(number, NumberColumn) for number in numbers):
         return numbers.index(min(numbers))
     rows = np.broadcast_arrays(*(raw(number) for number in numbers))
     least = np.argmin(np.stack(rows), axis=0)
@@ -187,7 +187,7 @@ def place_of_least(numbers: Sequence[float]) -> int:
 
 def by_point(function: Callable[..., float], *numbers: Any) -> Any:
     """What a function of plain floats gives, at each point where one of them is a column; equal numbers are asked once."""
-    if not any(isinstance(number, Column) for number in numbers):
+    if not any(isinstance(number, NumberColumn) for number in numbers):
         return function(*numbers)
     rows = np.broadcast_arrays(*(raw(number) for number in numbers))
     known: dict[tuple[float, ...], float] = {}
@@ -202,30 +202,30 @@ def by_point(function: Callable[..., float], *numbers: Any) -> Any:
 def column_of(values: Sequence[float]) -> Any:
     """The numbers of some points as one: a plain float where all are the same."""
     array = np.array(values, dtype=np.float64)
-    return float(values[0]) if (array == array[0]).all() else Column(array)
+    return float(values[0]) if (array == array[0]).all() else NumberColumn(array)
 
 
 def number_of(value: Any) -> Any:
     """An array's number, or a column of its numbers."""
-    return Column(value) if isinstance(value, np.ndarray) and value.ndim else float(value)
+    return NumberColumn(value) if isinstance(value, np.ndarray) and value.ndim else float(value)
 
 
 def stacked(numbers: Sequence[Any]) -> Floats:
     """Numbers as an array, with a dimension of points where some are columns."""
-    if not any(isinstance(number, Column) for number in numbers):
+    if not any(isinstance(number, NumberColumn) for number in numbers):
         return np.array(numbers, dtype=np.float64)
     return np.stack(np.broadcast_arrays(*(raw(number) for number in numbers)))
 
 
 def at_place(number: Any, place: int) -> Any:
     """The number of one point."""
-    return float(number.values[place]) if isinstance(number, Column) else number
+    return float(number.values[place]) if isinstance(number, NumberColumn) else number
 
 
-def mapped(thing: T, change: Callable[[Column], Any]) -> T:
+def mapped(thing: T, change: Callable[[NumberColumn], Any]) -> T:
     """An object with its columns changed; the same object where it has none."""
     made: Any = thing
-    if isinstance(thing, Column):
+    if isinstance(thing, NumberColumn):
         made = change(thing)
     elif is_dataclass(thing) and not isinstance(thing, type):
         changed = {}
@@ -263,7 +263,8 @@ def joined(things: Sequence[T], places: Sequence[npt.NDArray[np.int64]]) -> T:
             array[here] = raw(number)
         return column_of(array.tolist())
 
-    return _joined(things, filled)
+    found: T = _joined(things, filled)
+    return found
 
 
 def merged(things: Sequence[T], alike: Callable[[str], bool] = lambda name: False) -> T:
@@ -276,7 +277,8 @@ def merged(things: Sequence[T], alike: Callable[[str], bool] = lambda name: Fals
     Raises:
         ValueError: They differ in something else than floats.
     """
-    return _joined(things, column_of, alike)
+    found: T = _joined(things, column_of, alike)
+    return found
 
 
 def _joined(
@@ -285,10 +287,13 @@ def _joined(
     first = things[0]
     if all(thing is first for thing in things):
         return first
-    if isinstance(first, float | Column):
-        if not all(isinstance(thing, float | Column | int) for thing in things):
+    if isinstance(first, float | NumberColumn):
+        if not all(isinstance(thing, float | NumberColumn | int) for thing in things):
             raise ValueError("a number at some points only")
-        return filled(things)
+        number = filled(things)
+        return (
+            first if not isinstance(number, NumberColumn) and isinstance(first, float) and number == first else number
+        )
     if any(type(thing) is not type(first) for thing in things):
         raise ValueError(f"{type(first).__name__} at some points only")
     if is_dataclass(first):
@@ -303,11 +308,13 @@ def _joined(
     if isinstance(first, tuple):
         if any(len(thing) != len(first) for thing in things):
             raise ValueError("more parts at some points")
-        return tuple(_joined(values, filled, alike) for values in zip(*things, strict=True))
+        parts = tuple(_joined(values, filled, alike) for values in zip(*things, strict=True))
+        return first if all(new is old for new, old in zip(parts, first, strict=True)) else parts
     if isinstance(first, Mapping):
         if any(thing.keys() != first.keys() for thing in things):
             raise ValueError("other keys at some points")
-        return {key: _joined([thing[key] for thing in things], filled, alike) for key in first}
+        table = {key: _joined([thing[key] for thing in things], filled, alike) for key in first}
+        return first if all(table[key] is first[key] for key in first) else table
     if any(thing != first for thing in things):
         raise ValueError(f"{type(first).__name__} is not the same at all points")
     return first

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import Column, KeptBeside, UnsupportedError, copier, made_quickly
+from meshcast.base import KeptBeside, NumberColumn, UnsupportedError, copier, made_quickly
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.known_answers import ChainAnswers, chain_answers, is_by_kernel
 from meshcast.estimate.plug_ins import asked_estimates, asked_support
@@ -102,10 +102,10 @@ class EstimatedKernels:
         law = self.law
         if law is None or share == 1.0:
             return self
-        if isinstance(share, Column):
+        if isinstance(share, NumberColumn):
             from meshcast.estimate.kernel_columns import at_clocks  # which is made of these
 
-            return at_clocks(self, share)  # type: ignore[return-value]
+            return at_clocks(self, share)
         columns = slowed_columns(columns_of_full(self), share, share**law.frequency_power, law)
         told = (each.tolist() for each in columns)
         return replace(self, by_key=dict(zip(self.by_key, map(_clocked, self.by_key.values(), *told), strict=True)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.base import Column, UnsupportedError, column_of, raw
+from meshcast.base import NumberColumn, UnsupportedError, column_of, raw
 from meshcast.estimate.chain import ClockColumns, EstimatedKernels, columns_of_full, slowed_columns
 from meshcast.estimate.estimator import Array, Clocks
 from meshcast.estimate.power import PowerDraw, PowerLaw, settled_clock
@@ -22,7 +22,7 @@ from meshcast.lower import CostKey, Kernel
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRow:
+class KernelAtPoints:
     """One kernel at all points: arrays, or numbers where all points have the same."""
 
     time: Any
@@ -66,9 +66,9 @@ class _Rows:
     def __init__(self, kernels: KernelColumns) -> None:
         self._kernels = kernels
 
-    def __getitem__(self, key: CostKey) -> KernelRow:
+    def __getitem__(self, key: CostKey) -> KernelAtPoints:
         row, found = self._kernels.rows[key], self._kernels.columns
-        return KernelRow(
+        return KernelAtPoints(
             _row(found.time, row),
             _row(found.compute_time, row),
             _row(self._kernels.memory_time, row),
@@ -84,7 +84,7 @@ def _row(columns: Any, row: int) -> Any:
     return columns[row] if columns.shape[1] > 1 else columns[row, 0]
 
 
-def at_clocks(full: EstimatedKernels, share: Column) -> KernelColumns:
+def at_clocks(full: EstimatedKernels, share: NumberColumn) -> KernelColumns:
     """Kernels of one device at the clocks of several points."""
     assert full.law is not None
     return _at_shares([full], share.values, full.law, full.gap)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -60,9 +60,11 @@ class PowerLaw:
     variation: float = 0.0  # standard deviation of the clock that equal devices settle at under their caps, as a share
 
     @staticmethod
-    def slowdown(clocked: Number, share: float) -> Number:
+    def slowdown(clocked: Number, share: float | Array) -> Number:
         """How many times its time at the full clock a kernel takes: `c / s + 1 - c`."""
-        return clocked / share + 1 - clocked
+        found: Any = clocked / share + 1 - clocked
+        slower: Number = found
+        return slower
 
     def slowest(self, devices: int) -> float:
         """The clock of the slowest of so many equal devices under their caps, as a share of the one in the middle.
@@ -86,8 +88,9 @@ class PowerLaw:
     def joules_of(self, dynamic: Number, static: Number, time: Number, powered: float | Array) -> Number:
         """The same by `s^k`, of one clock or of several."""
         drawn, least = dynamic * powered + static, self.least_watts * time
-        joules: Number = max(drawn, least) if isinstance(time, float) else np.maximum(drawn, least)
-        return joules
+        joules: Any = max(drawn, least) if isinstance(time, float) else np.maximum(drawn, least)
+        found: Number = joules
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

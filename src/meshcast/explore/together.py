@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.base import Column, PartedError, collected_later, mapped, names_taken, room_for_nesting
+from meshcast.base import NumberColumn, PartedError, collected_later, mapped, names_taken, room_for_nesting
 from meshcast.explore.evaluating import cluster_of, evaluate, options_key, options_of, outcome_of, resolved
 from meshcast.explore.point import Outcome, Point
 from meshcast.hardware import Cluster, hardware_at, several
-from meshcast.jobs import PipelineJob, ProgramJob, answered
+from meshcast.jobs import Job, PipelineJob, ProgramJob, answered
 
 FEWEST = 4  # points that are worth it
 
@@ -58,17 +58,13 @@ def _together(points: Sequence[Point]) -> list[Outcome] | None:
     return [replace(outcome, seconds=seconds) for outcome in told]
 
 
-def _alike(one: ProgramJob | PipelineJob, other: object) -> bool:
+def _alike(one: ProgramJob | PipelineJob, other: Job) -> bool:
     """Whether two jobs have the same programs, asked with the same options."""
-    if type(one) is not type(other):
+    if not isinstance(other, ProgramJob | PipelineJob) or one.options.parts != other.options.parts:
         return False
-    assert isinstance(other, ProgramJob | PipelineJob)
     if isinstance(one, PipelineJob):
-        assert isinstance(other, PipelineJob)
-        same = one.pipeline is other.pipeline
-    else:
-        same = one.program is other.program
-    return same and one.options.parts == other.options.parts
+        return isinstance(other, PipelineJob) and one.pipeline is other.pipeline
+    return isinstance(other, ProgramJob) and one.program is other.program
 
 
 class _Batch:
@@ -98,7 +94,7 @@ class _Batch:
     def _of(self, row: Outcome, number: int, place: int) -> Outcome:
         """One point's outcome."""
 
-        def here(column: Column) -> float:
+        def here(column: NumberColumn) -> float:
             return float(column.values[number])
 
         values = {each.name: mapped(getattr(row, each.name), here) for each in fields(row)}

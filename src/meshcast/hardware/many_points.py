@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import Column, mapped, merged
+from meshcast.base import NumberColumn, mapped, merged
 from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import Device
 
@@ -55,9 +55,9 @@ def hardware_at(cluster: Cluster, places: npt.NDArray[np.int64]) -> Cluster:
     if whole is not None:
         device = _standing_for(tuple(whole[place] for place in places.tolist()))
 
-    def here(column: Column) -> object:
+    def here(column: NumberColumn) -> object:
         values = column.values[places]
-        return float(values[0]) if (values == values[0]).all() else Column(values)
+        return float(values[0]) if (values == values[0]).all() else NumberColumn(values)
 
     levels = tuple(mapped(level, here) if id(level) in _LEVELS else level for level in cluster.levels)
     _note_levels(levels)
@@ -70,7 +70,7 @@ def _note_levels(levels: Sequence[NetworkLevel]) -> None:
             continue
         found: list[int] = []
 
-        def counted(column: Column, found: list[int] = found) -> Column:
+        def counted(column: NumberColumn, found: list[int] = found) -> NumberColumn:
             found.append(len(column.values))
             return column
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from meshcast.base import Column, KeptBeside, PartedError, at_place, raw
-from meshcast.estimate import EstimatedKernels, KernelColumns, KernelEstimate, KernelRow, KernelsByPoint
-from meshcast.lower import CostKey, Kernel
+from meshcast.base import KeptBeside, NumberColumn, PartedError, raw
+from meshcast.estimate import EstimatedKernels
+from meshcast.lower import Kernel
 from meshcast.simulate.contention import Contention, SpeedShares, Taken
 from meshcast.simulate.engine import RankRun, Simulator
 from meshcast.simulate.executed import Executed
@@ -29,6 +29,7 @@ from meshcast.simulate.network import KernelNetwork
 from meshcast.simulate.rank import Rank
 from meshcast.simulate.tape import Tape, TapeColumns, TooLongError
 from meshcast.simulate.timeline import Timeline
+from meshcast.simulate.written import Kernels, WrittenContention, WrittenKernels, WrittenNetwork
 
 FIRST = 3  # simulations of a program before one is written down, which takes as long as dozens
 MOST = 4  # tapes of a program
@@ -113,9 +114,6 @@ class Ways:
 
 
 _WAYS: KeptBeside[Ways] = KeptBeside()
-
-
-Kernels = EstimatedKernels | KernelColumns | KernelsByPoint
 
 
 def rank_again(simulator: Simulator, kernels: Kernels, network: KernelNetwork, points: int | None = None) -> Rank:
@@ -309,7 +307,7 @@ def _raw_network(network: KernelNetwork, contention: Contention | None) -> tuple
 
     def taken(kernel: Kernel, lasting: Any) -> Taken:
         assert contention is not None
-        given: Any = Column(lasting) if isinstance(lasting, np.ndarray) and lasting.ndim else lasting
+        given: Any = NumberColumn(lasting) if isinstance(lasting, np.ndarray) and lasting.ndim else lasting
         found = contention.taken(kernel, given)
         return Taken(raw(found.cores), raw(found.memory))
 
@@ -327,112 +325,14 @@ def _written_down(
 ) -> _Way:
     """The simulation of a step, that of the first of several points, on a tape."""
     tape = Tape()
-    written_network = _WrittenNetwork(tape, network)
+    written_network = WrittenNetwork(tape, network)
     written_rates: Any = None
     if rates is not None:
         contention = rates.contention
-        written: Any = _WrittenContention(tape, contention) if contention is not None else None
+        written: Any = WrittenContention(tape, contention) if contention is not None else None
         written_rates = SpeedShares(network=written_network, contention=written)
-    written_kernels: Any = _WrittenKernels(tape, kernels)
+    written_kernels: Any = WrittenKernels(tape, kernels)
     rank = RankRun(written_kernels, written_network, written_rates, host_rate)
     length = rank.length(plan)
     executed, lines = rank.executed(plan), tape.length
     return _Way(tape, many, lines, (length, rank.timeline(plan, spans=False, paths=False)), executed)
-
-
-def _value(number: Any) -> Any:
-    """A number's value at the first point."""
-    return number.flat[0].item() if isinstance(number, np.ndarray | np.generic) else at_place(number, 0)
-
-
-class _WrittenKernels:
-    """Estimates whose numbers are written down."""
-
-    def __init__(self, tape: Tape, kernels: Kernels) -> None:
-        self._tape, self._by_key = tape, kernels.by_key
-        self._known: dict[CostKey, _WrittenEstimate] = {}
-        self.gap: Any = tape.argument("gap", _value(kernels.gap))
-
-    def __getitem__(self, kernel: Kernel) -> Any:
-        key = kernel.cost_key
-        found = self._known.get(key)
-        if found is None:
-            name = self._tape.named(f"estimates[{self._tape.thing(key)}]", lambda given, _: given["estimates"][key])
-            found = self._known[key] = _WrittenEstimate(self._tape, name, self._by_key[key])
-        return found
-
-
-class _WrittenEstimate:
-    """An estimate that writes down which of its numbers are asked for."""
-
-    def __init__(self, tape: Tape, name: str, estimate: KernelEstimate | KernelRow) -> None:
-        self._tape, self._name, self._estimate = tape, name, estimate
-
-    def __getattr__(self, field: str) -> Any:
-        value = _value(getattr(self._estimate, field))
-        return _asked_of(self._tape, self._name, field, value)
-
-
-def _asked_of(tape: Tape, name: str, field: str, value: Any) -> Any:
-    """A field of what a name stands for, written down."""
-    text = f"{name}.{field}"
-    if isinstance(value, bool):
-        return tape.checked(text, value, lambda _, used: getattr(used[0], field), (name,))
-    return tape.number(text, value, lambda _, used: getattr(used[0], field), (name,))
-
-
-class _Alike:
-    """Of kernels that cost the same the first one stands for all: it is asked once."""
-
-    def __init__(self) -> None:
-        self._known: dict[CostKey, Kernel] = {}
-
-    def first(self, kernel: Kernel) -> Kernel:
-        """The first kernel of its cost."""
-        return self._known.setdefault(kernel.cost_key, kernel)
-
-
-class _WrittenNetwork:
-    """A network that writes down what it is asked."""
-
-    def __init__(self, tape: Tape, network: KernelNetwork) -> None:
-        self._tape, self._network = tape, network
-        self._alike = _Alike()
-
-    def seconds(self, kernel: Kernel) -> Any:
-        """Seconds of a collective."""
-        first = self._alike.first(kernel)
-        return self._tape.number(
-            f"seconds({self._tape.thing(first)})",
-            _value(self._network.seconds(first)),
-            lambda given, _: given["seconds"](first),
-        )
-
-    def shares(self, active: Sequence[Kernel]) -> Any:
-        """The speeds of several collectives under way at once."""
-        alike = [self._alike.first(kernel) for kernel in active]
-        listed = ", ".join(map(self._tape.thing, alike))
-        name = self._tape.named(f"shares([{listed}])", lambda given, _: given["shares"](alike))
-        return [self._share(name, place, _value(share)) for place, share in enumerate(self._network.shares(active))]
-
-    def _share(self, name: str, place: int, value: float) -> Any:
-        return self._tape.number(f"{name}[{place}]", value, lambda _, used: used[0][place], (name,))
-
-
-class _WrittenContention:
-    """What collectives take of a device, written down."""
-
-    def __init__(self, tape: Tape, contention: Contention) -> None:
-        self._tape, self._contention = tape, contention
-        self._alike = _Alike()
-
-    def taken(self, kernel: Kernel, seconds: Any) -> Taken:
-        """The shares that a collective takes which lasts so long alone."""
-        first = self._alike.first(kernel)
-        name = self._tape.named(
-            f"taken({self._tape.thing(first)}, {seconds.name})",
-            lambda given, used: given["taken"](first, used[0]),
-            (seconds.name,),
-        )
-        found = self._contention.taken(first, seconds.value)
-        return Taken(*(_asked_of(self._tape, name, each, _value(getattr(found, each))) for each in ("cores", "memory")))

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshcast.base import Standing, number_of
-from meshcast.base.column import Sign
+from meshcast.base import Sign, Standing, number_of
 
 MOST_LINES = 20_000  # of a tape: more take longer to compile than a sweep would save
 
@@ -255,8 +254,8 @@ class TapeColumns:
         needed, early = tape.needed(used), {id(line) for line in tape.lines[:lines]}
         self._places: dict[str, int] = {}
         self._constants: list[Any] = []
-        self._first: list[_Work] = []
-        self._rest: list[_Work] = []
+        self._first: list[_TapeStep] = []
+        self._rest: list[_TapeStep] = []
         self._conditions: tuple[list[int], list[int]] = ([], [])
         for line in needed:
             before = id(line) in early
@@ -287,15 +286,15 @@ class TapeColumns:
                 break
         return kept, self._remade(self._results[whole], slots) if kept.any() else None
 
-    def _work(self, line: Line) -> _Work:
+    def _work(self, line: Line) -> _TapeStep:
         name, left, sign, right = line
         place = self._new(name)
         if not callable(sign):
-            return _Work(DOES[sign], self._place(left), self._place(right), place)
+            return _TapeStep(DOES[sign], self._place(left), self._place(right), place)
         assert isinstance(right, tuple)
         used = [self._places[each] for each in right]
         ask: Any = sign
-        return _Work(lambda arguments, slots: ask(arguments, [slots[each] for each in used]), 0, None, place)
+        return _TapeStep(lambda arguments, slots: ask(arguments, [slots[each] for each in used]), 0, None, place)
 
     def _new(self, name: str = "", value: Any = None) -> int:
         self._constants.append(value)
@@ -319,7 +318,7 @@ class TapeColumns:
         return thing
 
 
-class _Work(NamedTuple):
+class _TapeStep(NamedTuple):
     """One line: what is done with which places, and where the result goes; without a second place it asks the arguments."""
 
     do: Callable[..., Any]

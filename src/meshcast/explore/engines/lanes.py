@@ -30,8 +30,8 @@ from meshcast.explore.work import Answer, SearchWork, failed
 
 TRIES = 3
 AHEAD = 4  # bundles for each lane that are taken from the source before they are needed
-BUNDLE_S = 0.3
-MOST = 128  # works of a bundle
+BUNDLE_S = 1.0
+MOST = 256  # works of a bundle
 LATEST = 64  # works whose time says what others will take
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshcast.base import larger, smaller
-from meshcast.estimate import Array, Clocks, DrawByPoint, PowerDraw, settled_clock
+from meshcast.estimate import Array, Clocks, DrawByPoint, EstimatedKernels, PowerDraw, settled_clock
 from meshcast.hardware import Device, devices_of
-from meshcast.simulate import Kernels, Rank
+from meshcast.simulate import Rank
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -17,7 +17,7 @@ MOST_CLOCKS = 8
 ROUNDING = 1e-9
 
 
-def settled_step(run: Run) -> tuple[float, Kernels, Rank]:
+def settled_step(run: Run) -> tuple[float, EstimatedKernels, Rank]:
     """The clock that the power cap leaves a step, as a share of the full one, with its kernels and its rank at that clock.
 
     What a step holds beside its kernels shrinks where these take longer: communication that was exposed is hidden then, and

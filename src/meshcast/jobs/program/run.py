@@ -92,8 +92,11 @@ class Run:
         asked = self.options.estimate
         named = asked.simulator is not None
         if (devices := devices_of(self.device)) is not None:
-            each = [estimate_kernels(self.lowered, one, self.estimators, first_named=named) for one in devices]
-            return KernelsByPoint(points=tuple(found.holding(asked.data) for found in each))  # type: ignore[return-value]
+            each = {
+                one: estimate_kernels(self.lowered, one, self.estimators, first_named=named).holding(asked.data)
+                for one in dict.fromkeys(devices)
+            }
+            return KernelsByPoint(points=tuple(each[one] for one in devices))  # type: ignore[return-value]
         return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named).holding(asked.data)
 
     @cached_property

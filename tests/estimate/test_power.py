@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from meshcast.estimate import EstimatedKernels, KernelEstimate, Origin, PowerLaw
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.gpu.clocks import power_law
 from meshcast.estimate.gpu.machine import GpuMachine
+from meshcast.estimate.power import largest_fitting
 from meshcast.evidence.fits.values import value_shares
 from meshcast.hardware import resolve
 
@@ -134,3 +137,43 @@ def test_shares_of_values_by_hand() -> None:
     assert shares["zeros"].static == pytest.approx(0.25)
     assert shares["half-zeros"].dynamic == pytest.approx(1.0)
     assert shares["half-zeros"].static == pytest.approx(0.75)
+
+
+def test_the_clock_is_where_bisection_ends() -> None:
+    """With a third of its looks, of 2,000 laws and caps drawn by lot; under some nothing fits, under others everything."""
+    draw = random.Random(20)
+    looks = 0
+
+    def bisected(drawn: Callable[[float], tuple[float, float]]) -> float:
+        def fits(share: float) -> bool:
+            joules, allowed = drawn(share)
+            return joules <= allowed
+
+        if fits(1.0):
+            return 1.0
+        low, high = 0.4, 1.0
+        for _ in range(20):
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    for _ in range(2000):
+        dynamic, static, seconds, clocked = (
+            draw.uniform(0.1, 1000),
+            draw.uniform(0, 300),
+            draw.uniform(0.1, 1),
+            draw.random(),
+        )
+        rest, limit, power = draw.choice([0.0, draw.random()]), draw.uniform(10, 900), draw.uniform(1, 3)
+        least = draw.uniform(0, limit)
+        asked: list[float] = []
+
+        def drawn(share: float) -> tuple[float, float]:
+            asked.append(share)  # noqa: B023
+            taken = seconds * (clocked / share + 1 - clocked)  # noqa: B023
+            return max(dynamic * share**power + static, least * taken), limit * (taken + rest)  # noqa: B023
+
+        found = largest_fitting(drawn, 0.4, 1.0)
+        looks += len(asked)
+        assert found == bisected(drawn)
+    assert looks < 2000 * 7

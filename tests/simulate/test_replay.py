@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshcast.base import larger, raw, smaller
 from meshcast.estimate import EstimatedKernels
 from meshcast.lower import Schedule
 from meshcast.simulate import Simulator, rank_again, replay
 from meshcast.simulate.contention import Taken
-from meshcast.simulate.tape import Number, Tape, TooLongError, larger, smaller
+from meshcast.simulate.tape import Number, Tape, TapeColumns, TooLongError
 from meshcast.simulate.timeline import Breakdown
 from tests.simulate.schedules import OneLink, Takes, exchange, kernel, loop, program, schedule
 from tests.simulate.test_channels import STEPS, Graph, build
@@ -78,7 +80,7 @@ def test_neighbours_go_the_way_that_was_written_down() -> None:
 
 def test_a_tape_does_again_what_it_saw() -> None:
     tape = Tape()
-    first, second = tape.number("a", 3.0), tape.number("b", 2.0)
+    first, second = tape.argument("a", 3.0), tape.argument("b", 2.0)
     assert first > second
     more = 2 * first + second / 4 - 1
     again = tape.function(("a", "b"), (Breakdown(compute=more, memory=larger(second, 1.0)), smaller(4.0, first), 7))  # type: ignore[arg-type]
@@ -87,9 +89,27 @@ def test_a_tape_does_again_what_it_saw() -> None:
     assert again(2.0, 2.0) is None, "the comparison comes out otherwise"
 
 
+def test_a_tape_does_it_for_many_points_at_once() -> None:
+    tape = Tape()
+    first, second = tape.argument("a", 3.0), tape.argument("b", 2.0)
+    assert first > second
+    more, lines = 2 * first + second / 4 - 1, tape.length
+    assert not more < 4
+    many = TapeColumns(tape, lines, more, (Breakdown(compute=more, memory=larger(second, 1.0)), 7))  # type: ignore[arg-type]
+    given = {"a": np.array([3.0, 2.0, 5.0, 1.5]), "b": np.array([2.0, 2.0, 0.5, 1.0])}
+    kept, found = many.run(4, given, whole=False)
+    assert kept.tolist() == [True, False, True, True], "where the first comparison comes out as it did"
+    assert raw(found).tolist() == [5.5, 3.5, 9.125, 2.25]
+    kept, (breakdown, seven) = many.run(4, given, whole=True)
+    assert kept.tolist() == [True, False, True, False], "the second, too"
+    assert (raw(breakdown.memory).tolist(), breakdown.idle, seven) == ([2.0, 2.0, 1.0, 1.0], 0.0, 7)
+    kept, nothing = many.run(2, {"a": np.array([1.0, 0.0]), "b": 3.0}, whole=True)
+    assert (kept.any(), nothing) == (False, None)
+
+
 def test_numbers_are_no_keys_and_floats_are_chosen_from_as_they_are() -> None:
     with pytest.raises(TypeError, match="unhashable"):
-        hash(Tape().number("a", 1.0))
+        hash(Tape().argument("a", 1.0))
     assert (larger(1.0, 2.0), smaller(1.0, 2.0)) == (2.0, 1.0)
     assert not isinstance(larger(1.0, 2.0), Number)
 
@@ -98,7 +118,7 @@ def test_a_program_that_is_too_long_is_simulated_as_always(monkeypatch: pytest.M
     monkeypatch.setattr("meshcast.simulate.tape.MOST_LINES", 2)
     tape = Tape()
     with pytest.raises(TooLongError):
-        _ = tape.number("a", 1.0) + tape.number("b", 2.0) + 3.0
+        _ = tape.argument("a", 1.0) + tape.argument("b", 2.0) + 3.0
     body = schedule([kernel([0], [1], 1), kernel([1], [2], 2)])
     simulator, draw = Simulator(program(body)), random.Random(2)
     for _ in range(12):

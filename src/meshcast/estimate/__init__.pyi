@@ -27,6 +27,11 @@ from meshcast.estimate.gpu.solvers import solver_amounts as solver_amounts
 from meshcast.estimate.gpu.solvers import solver_path as solver_path
 from meshcast.estimate.gpu.solvers import waits_for_host as waits_for_host
 from meshcast.estimate.gpu.transforms import has_large_prime as has_large_prime
+from meshcast.estimate.kernel_columns import DrawByPoint as DrawByPoint
+from meshcast.estimate.kernel_columns import KernelAtPoints as KernelAtPoints
+from meshcast.estimate.kernel_columns import KernelColumns as KernelColumns
+from meshcast.estimate.kernel_columns import KernelsByPoint as KernelsByPoint
+from meshcast.estimate.kernel_columns import at_clocks as at_clocks
 from meshcast.estimate.least import is_product as is_product
 from meshcast.estimate.least import least_seconds as least_seconds
 from meshcast.estimate.measurements.calls import read_calls as read_calls

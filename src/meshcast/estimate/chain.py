@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import KeptBeside, UnsupportedError, copier, made_quickly
+from meshcast.base import KeptBeside, NumberColumn, UnsupportedError, copier, made_quickly
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.known_answers import ChainAnswers, chain_answers, is_by_kernel
 from meshcast.estimate.plug_ins import asked_estimates, asked_support
@@ -101,9 +102,13 @@ class EstimatedKernels:
         law = self.law
         if law is None or share == 1.0:
             return self
-        found = tuple(self.by_key.values())
-        columns = _COLUMNS.of(self, None, lambda: _columns(found))
-        return replace(self, by_key=dict(zip(self.by_key, _slowed(found, columns, share, law), strict=True)))
+        if isinstance(share, NumberColumn):
+            from meshcast.estimate.kernel_columns import at_clocks  # which is made of these
+
+            return at_clocks(self, share)
+        columns = slowed_columns(columns_of_full(self), share, share**law.frequency_power, law)
+        told = (each.tolist() for each in columns)
+        return replace(self, by_key=dict(zip(self.by_key, map(_clocked, self.by_key.values(), *told), strict=True)))
 
 
 _DRAWS: KeptBeside[tuple[Sequence[Kernel], PowerDraw]] = KeptBeside()
@@ -310,29 +315,53 @@ class _Columns:
 _COLUMNS: KeptBeside[_Columns] = KeptBeside()  # each clock of a step asks for them
 
 
+def columns_of_full(kernels: EstimatedKernels) -> _Columns:
+    """Estimates at the full clock as columns, a place for each kernel."""
+    return _COLUMNS.of(kernels, None, lambda: _columns(tuple(kernels.by_key.values())))
+
+
 def _columns(found: tuple[KernelEstimate, ...]) -> _Columns:
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(found))
     return _Columns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(_Columns)})
 
 
-def _slowed(found: Sequence[KernelEstimate], full: _Columns, share: float, law: PowerLaw) -> Iterator[KernelEstimate]:
-    """Estimates at a share of the full clock."""
+class ClockColumns(NamedTuple):
+    """What a clock changes of estimates, in the order of `_clocked`."""
+
+    time: Array
+    low: Array
+    high: Array
+    compute_time: Array
+    core_time: Array
+    overhead: Array
+    energy: Array
+    moves_data: npt.NDArray[np.bool_]
+
+
+def slowed_columns(full: _Columns, share: float | Array, powered: float | Array, law: PowerLaw) -> ClockColumns:
+    """Estimates at a share of the full clock, or at those of several points, which are the columns' last dimension then.
+
+    Args:
+        full: At the full clock.
+        share: Of it.
+        powered: The share to the power by which energies follow it.
+        law: How power follows the clock.
+    """
     computed, memory = full.compute_time, full.memory_time
     slower = law.slowdown(full.clocked, share)
     time = full.time * slower
     cores = np.minimum(time, np.maximum(computed, full.core_time) / share)
     computing = np.minimum(time, computed / share)
-    columns = (
+    return ClockColumns(
         time,
         full.low * slower,
         full.high * slower,
         computing,
         cores,
         np.minimum(full.overhead * slower, np.maximum(0.0, time - np.maximum(cores, memory))),
-        law.joules(full.dynamic_energy, full.static_energy, time, share),
+        law.joules_of(full.dynamic_energy, full.static_energy, time, powered),
         _move_data(computing, memory, cores),
     )
-    return map(_clocked, found, *(each.tolist() for each in columns))
 
 
 def _move_data(compute: Array, memory: Array, cores: Array) -> npt.NDArray[np.bool_]:

@@ -19,12 +19,13 @@ of the uniform ones that energies were measured with.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from meshcast.base import by_point
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.estimator import Array, Clocks
 from meshcast.hardware import Device
@@ -59,9 +60,11 @@ class PowerLaw:
     variation: float = 0.0  # standard deviation of the clock that equal devices settle at under their caps, as a share
 
     @staticmethod
-    def slowdown(clocked: Number, share: float) -> Number:
+    def slowdown(clocked: Number, share: float | Array) -> Number:
         """How many times its time at the full clock a kernel takes: `c / s + 1 - c`."""
-        return clocked / share + 1 - clocked
+        found: Any = clocked / share + 1 - clocked
+        slower: Number = found
+        return slower
 
     def slowest(self, devices: int) -> float:
         """The clock of the slowest of so many equal devices under their caps, as a share of the one in the middle.
@@ -80,9 +83,14 @@ class PowerLaw:
             time: Seconds at that share.
             share: Of the full clock.
         """
-        drawn, least = dynamic * share**self.frequency_power + static, self.least_watts * time
-        joules: Number = max(drawn, least) if isinstance(time, float) else np.maximum(drawn, least)
-        return joules
+        return self.joules_of(dynamic, static, time, share**self.frequency_power)
+
+    def joules_of(self, dynamic: Number, static: Number, time: Number, powered: float | Array) -> Number:
+        """The same by `s^k`, of one clock or of several."""
+        drawn, least = dynamic * powered + static, self.least_watts * time
+        joules: Any = max(drawn, least) if isinstance(time, float) else np.maximum(drawn, least)
+        found: Number = joules
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +117,12 @@ class PowerDraw:
         """Joules above idle at a share of the full clock."""
         return self.law.joules(self.dynamic, self.static, self.times(share), share)
 
+    def seconds(self, counts: Array, share: float | None = None) -> float:
+        """Seconds of all kernels that run so often, one after the other, at the full clock or a share of it."""
+        if share is None:
+            return float(counts @ self.time)
+        return by_point(lambda each: float(counts @ self.times(each)), share)  # type: ignore[no-any-return]
+
 
 def settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks, rest: float = 0.0) -> float:
     """The clock, as a share of the full one, that a program of these kernels runs at: bisection down to `LOWEST`.
@@ -120,22 +134,72 @@ def settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks
         counts: How often each runs.
         device: Whose cap.
         clocks: `sustained`, or `burst` for a short run on a cool card.
-        rest: Seconds of the program in which no kernel runs.
+        rest: Seconds of the program in which no kernel runs; the answer is a column where these are.
     """
+    return by_point(  # type: ignore[no-any-return]
+        lambda seconds: _settled_clock(draw, counts, device, clocks, seconds), rest
+    )
+
+
+def _settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks, rest: float) -> float:
     law = draw.law
     burst = clocks == "burst"
     limit = device.tdp_watts * (law.burst_limit if burst else 1.0) - idle_watts(device)
     window = law.burst_window if burst else 0.0
 
-    def fits(share: float) -> bool:
+    def drawn(share: float) -> tuple[float, float]:
+        """Joules at a clock, and how many may be drawn."""
         times = draw.times(share)
         seconds = float(counts @ times) + rest
-        return float(counts @ law.joules(draw.dynamic, draw.static, times, share)) <= limit * max(seconds, window)
+        return float(counts @ law.joules(draw.dynamic, draw.static, times, share)), limit * max(seconds, window)
 
-    if fits(1.0):
-        return 1.0
-    low, high = LOWEST, 1.0
-    for _ in range(20):
+    return largest_fitting(drawn, LOWEST, 1.0)
+
+
+HALVINGS = 20
+NEAR = 0.5**HALVINGS / 4  # of a share: less than bisection tells apart
+
+
+def largest_fitting(drawn: Callable[[float], tuple[float, float]], lowest: float, highest: float) -> float:
+    """Where bisection between two clocks ends whose joules are at most those that may be drawn; the highest where they fit.
+
+    Both grow apart with the clock, so whatever lies below a clock that fits does, too: what a halving would find is known
+    without a look where it lies outside of what was looked at. So the crossing is looked for first, along secants, and bisection
+    looks at what lies next to it: a third of its 21 looks.
+    """
+    fits, too_much = -math.inf, math.inf  # the highest clock that is known to fit, the lowest that is known not to
+
+    def excess(share: float) -> float:
+        nonlocal fits, too_much
+        joules, allowed = drawn(share)
+        if joules <= allowed:
+            fits = max(fits, share)
+        else:
+            too_much = min(too_much, share)
+        return joules - allowed
+
+    above = excess(highest)
+    if fits == highest:
+        return highest
+    below = excess(lowest)
+    before, last = (lowest, below), (highest, above)
+    for _ in range(6 if below < 0 < above else 0):
+        slope = (last[1] - before[1]) / (last[0] - before[0])
+        guess = last[0] - last[1] / slope if slope > 0 else math.nan
+        if not fits < guess < too_much:
+            break
+        before, last = last, (guess, excess(guess))
+        if abs(last[0] - before[0]) < NEAR:
+            break
+        if last[1] == before[1]:
+            break
+    for beside in (last[0] - NEAR, last[0] + NEAR):
+        if fits < beside < too_much:
+            excess(beside)
+    low, high = lowest, highest
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        if fits < middle < too_much:
+            excess(middle)
+        low, high = (middle, high) if middle <= fits else (low, middle)
     return low

@@ -14,6 +14,7 @@ from meshcast.explore.point import Outcome, Point, Status
 from meshcast.explore.shape import builder_of
 from meshcast.hardware import Cluster, resolve
 from meshcast.jobs import (
+    Job,
     JobSource,
     LayersCost,
     PipelineJob,
@@ -51,12 +52,19 @@ def predicted(point: Point) -> Prediction:
     Raises:
         MeshcastError: There is none.
     """
-    options = options_of(point.asked)
     with collected_later(), names_taken(), room_for_nesting():
-        job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
-        if isinstance(job, (ProgramJob, PipelineJob)):
-            job = replace(job, interval=False, brief=True)
-        return answered(job).prediction
+        return answered(resolved(point)).prediction
+
+
+def resolved(point: Point) -> Job:
+    """The job of a point, of which the step is all that is asked for.
+
+    Raises:
+        MeshcastError: There is none.
+    """
+    options = options_of(point.asked)
+    job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
+    return replace(job, interval=False, brief=True) if isinstance(job, (ProgramJob, PipelineJob)) else job
 
 
 def outcome_of(prediction: Prediction) -> Outcome:
@@ -110,9 +118,8 @@ def options_of(asked: Mapping[str, Any]) -> Options:
     Raises:
         MeshcastError: There are none such.
     """
-    on = asked.get("on")
-    key = tuple((name, _hashed(value)) for name, value in asked.items() if name != "on")
-    if not isinstance(on, str) or None in [value for _, value in key]:
+    on, key = asked.get("on"), options_key(asked)
+    if key is None:
         return _options(asked)
     found = _OPTIONS.get(key)
     if found is None:
@@ -120,6 +127,12 @@ def options_of(asked: Mapping[str, Any]) -> Options:
             _OPTIONS.clear()
         found = _OPTIONS[key] = _options(asked)
     return found if found.on == on else found.having(on=on)
+
+
+def options_key(asked: Mapping[str, Any]) -> Hashable | None:
+    """What points have in common that differ in their hardware alone; None where that has no name."""
+    key = tuple((name, _hashed(value)) for name, value in asked.items() if name != "on")
+    return key if isinstance(asked.get("on"), str) and None not in [value for _, value in key] else None
 
 
 _OPTIONS: dict[Hashable, Options] = {}  # of points that differ in their hardware alone, or come again

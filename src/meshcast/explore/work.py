@@ -10,6 +10,7 @@ from typing import Any, Literal
 from meshcast.base import MeshcastError, keep_programs, kept_for_good
 from meshcast.explore.evaluating import evaluate, layers_costs
 from meshcast.explore.point import Outcome, Point
+from meshcast.explore.together import evaluate_many
 from meshcast.jobs import LayersCost
 
 Kind = Literal["point", "layers"]
@@ -71,6 +72,13 @@ def done(work: SearchWork) -> Answer:
         return None
 
 
+def all_done(works: Sequence[SearchWork]) -> list[Answer]:
+    """What comes of some works, in their order; points of which hardware alone differs are evaluated together."""
+    places = [place for place, work in enumerate(works) if work.kind == "point"]
+    outcomes = dict(zip(places, evaluate_many([works[place].point for place in places]), strict=True))
+    return [outcomes[place] if place in outcomes else done(work) for place, work in enumerate(works)]
+
+
 class Worker:
     """What works on in a process of its own, text in and text out."""
 
@@ -80,7 +88,8 @@ class Worker:
 
     def answer(self, text: str) -> str:
         """The answers to some works. Behind the first everything is loaded, and collections need not walk over it again."""
-        found = json.dumps([answer_json(done(SearchWork.from_json(data))) for data in json.loads(text)])
+        works = [SearchWork.from_json(data) for data in json.loads(text)]
+        found = json.dumps([answer_json(answer) for answer in all_done(works)])
         if not self._settled:
             kept_for_good()
             self._settled = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from meshcast.base import UnsupportedError, UsageError, copier, format_time
+from meshcast.base import NumberColumn, UnsupportedError, UsageError, copier, format_time, place_of_least
 from meshcast.hardware import Cluster, Library
 from meshcast.network.algorithms import FAMILIES, AlgorithmFamily
 from meshcast.network.plan import CollectivePlan
@@ -57,7 +57,9 @@ def plan_collective(
         if not chosen_from:
             raise _not_among("algorithm", algorithm, sorted({family.name for family, _ in wanted}), collective)
     timed = [(plan, plan.seconds) for plan in chosen_from]  # added up once
-    chosen, _ = min(timed, key=lambda each: each[1])
+    chosen = timed[place_of_least([seconds for _, seconds in timed])][0]
+    if any(isinstance(seconds, NumberColumn) for _, seconds in timed):
+        return chosen  # of several points: which comes next, and how far behind, is said of one
     others = sorted([(_name(plan), seconds) for plan, seconds in timed if plan is not chosen], key=lambda o: o[1])
     return _chosen(chosen, tuple(others), _why(others, library, algorithm, protocol))
 

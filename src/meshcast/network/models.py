@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from meshcast.base import Group, KeptBeside, UnsupportedError, UsageError
+from meshcast.base import Group, KeptBeside, UnsupportedError, UsageError, larger, smaller
 from meshcast.hardware import HEALTHY, NetworkLevel, degraded
 from meshcast.network.astra.config import AstraBackend
 from meshcast.network.astra.model import Source, astra_plan
@@ -92,7 +92,9 @@ class AlphaBeta:
             return (1.0,) * len(active)
         uses = [_uses(self.plan(collective)) for collective in active]
         wanted = {level: sum(use.get(level, 0.0) for use in uses) for use in uses for level in use}
-        return tuple(min((1 / max(1.0, wanted[level]) for level in use), default=1.0) for use in uses)
+        return tuple(
+            functools.reduce(smaller, [1 / larger(1.0, wanted[level]) for level in use]) if use else 1.0 for use in uses
+        )
 
     def _planned(self, collective: Collective) -> CollectivePlan:
         setting = self.setting
@@ -341,4 +343,4 @@ def _read(plan: CollectivePlan) -> Hashable:
 def _uses(plan: CollectivePlan) -> dict[str, float]:
     """The share of each level's rate that a plan uses on average while it runs alone."""
     rates = {stage.level.name: stage.level.bandwidth for stage in plan.stages}
-    return {level: min(1.0, sent / (rates[level] * plan.seconds)) for level, sent in plan.level_bytes.items()}
+    return {level: smaller(1.0, sent / (rates[level] * plan.seconds)) for level, sent in plan.level_bytes.items()}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from meshcast.base import made_quickly
+from meshcast.base import largest, made_quickly
 from meshcast.hardware import NetworkLevel
 
 Primitive = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "broadcast", "reduce"]
@@ -93,7 +93,7 @@ class CollectivePlan:
     def bandwidth_s(self) -> float:
         """Seconds on the wire."""
         times = [stage.bandwidth_s for stage in self.stages]
-        return max(times, default=0.0) if self.pipelined else sum(times)
+        return (largest(times) if times else 0.0) if self.pipelined else sum(times)
 
     @property
     def seconds(self) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from meshcast.base import copier, made_quickly
+from meshcast.base import by_point, copier, larger, largest, made_quickly, smaller
 from meshcast.hardware import LinkProtocol, NetworkLevel
 from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive, Stage
 from meshcast.network.ports import port
@@ -116,7 +116,7 @@ class StageWork:
     def handing_over_s(self) -> float:
         """Seconds that chunks cost beside their bytes: `2 sqrt(s c x / r)`."""
         wire = self.stage.bandwidth_s
-        return max(2 * math.sqrt(self.rounds * self.chunk_s * wire), self.slack * wire)
+        return larger(2 * by_point(math.sqrt, self.rounds * self.chunk_s * wire), self.slack * wire)
 
 
 def several_rings(at: LevelSpread, kind: str) -> float:
@@ -174,7 +174,7 @@ def work(
         steps=steps,
         alpha_s=at.level.latency_s + protocol.step_s if step_s is None else step_s,
         step_bytes=sent / steps,
-        rate=min(rate * link.share * protocol.share * share, protocol.limit, limit),
+        rate=smaller(smaller(rate * link.share * protocol.share * share, protocol.limit), limit),
     )
     return StageWork(stage=stage, chunk_s=protocol.chunk_s, rounds=steps if rounds is None else rounds)
 
@@ -185,12 +185,12 @@ _slower_steps = copier(Stage, "alpha_s")
 def plan(problem: Problem, algorithm: str, works: list[StageWork], *, start_s: float | None = None) -> CollectivePlan:
     """The stages as one plan; what chunks cost stands in the slowest stage's steps."""
     wires = [item.stage.bandwidth_s for item in works]
-    whole = max([seconds + item.handing_over_s for seconds, item in zip(wires, works, strict=True)])
+    whole = largest([seconds + item.handing_over_s for seconds, item in zip(wires, works, strict=True)])
     slowest = wires.index(max(wires))
     stages = [item.stage for item in works]
     longest = stages[slowest]
     # Never negative but for rounding: the whole is at least the longest time on the wire.
-    beside = max(0.0, whole - wires[slowest])
+    beside = larger(0.0, whole - wires[slowest])
     stages[slowest] = _slower_steps(longest, longest.alpha_s + beside / longest.steps)
     if start_s is None:
         start_s = max(

@@ -76,3 +76,4 @@ from meshcast.simulate.timeline import Slowdown as Slowdown
 from meshcast.simulate.timeline import Span as Span
 from meshcast.simulate.timeline import Timeline as Timeline
 from meshcast.simulate.timeline import stream_of as stream_of
+from meshcast.simulate.written import Kernels as Kernels

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from meshcast.base import larger, smaller
 from meshcast.estimate import KernelEstimate
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel
 from meshcast.simulate.network import KernelNetwork
-from meshcast.simulate.tape import larger, smaller
 
 # An assumption, from no measurement: however many collectives are under way, a kernel beside them keeps half of the cores. It
 # bounds what several channels take together; one collective of any device in the catalogue takes less.
@@ -67,7 +67,7 @@ class Contention:
                 cores = costs.in_network_cores if self.in_network(kernel) else costs.cores
             moved = collective.sent_bytes * MOVED_PER_BYTE.get(collective.kind, COPIED_PER_BYTE)
             memory = moved / (self.device.memory_bandwidth * seconds) if seconds > 0 else 0.0
-            found = self._known[key] = Taken(min(cores / self.device.cores, MOST_CORES), min(1.0, memory))
+            found = self._known[key] = Taken(min(cores / self.device.cores, MOST_CORES), smaller(1.0, memory))
         return found
 
 

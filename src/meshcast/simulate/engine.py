@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from meshcast.base import Group, KeptBeside
+from meshcast.base import Group, KeptBeside, larger
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import CostKey, Kernel, LoopStep, LoweredProgram, Step
 from meshcast.simulate.block_times import Placed, place
@@ -107,7 +107,7 @@ class Simulator:
         return replace(
             timeline,
             duration=length.last,
-            breakdown=replace(parts, overhead=max(0.0, parts.overhead - gap)),
+            breakdown=replace(parts, overhead=larger(0.0, parts.overhead - gap)),
             critical=shortened(flattened(timeline.path), gap) if paths else (),
         )
 

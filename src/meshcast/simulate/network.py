@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from meshcast.base import by_point, larger
 from meshcast.lower import CostKey, Kernel
 from meshcast.network import NetworkModel
 from meshcast.workload import Collective
@@ -55,8 +56,8 @@ class OnNetwork:
         """The model's time, changed; models that agree but for rounding must not put a step in different orders."""
         found = self._known.get(kernel.cost_key)
         if found is None:
-            seconds = max(0.0, self.model.seconds(collective_of_kernel(kernel)) * self.factor + self.start_s)
-            found = self._known[kernel.cost_key] = float(f"{seconds:.12g}")
+            seconds = larger(0.0, self.model.seconds(collective_of_kernel(kernel)) * self.factor + self.start_s)
+            found = self._known[kernel.cost_key] = by_point(_rounded, seconds)
         return found
 
     def shares(self, active: Sequence[Kernel]) -> Sequence[float]:
@@ -66,6 +67,10 @@ class OnNetwork:
         if found is None:
             found = self._shares[key] = self.model.shares([collective_of_kernel(kernel) for kernel in active])
         return found
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.12g}")
 
 
 def collective_of_kernel(kernel: Kernel) -> Collective:

@@ -3,17 +3,23 @@
 A program of a sweep is simulated as always the first times. Then its simulation is written down, and from there on done along the
 tape, until somebody ends before somebody else who used to be first: such a step is simulated as always, and after some of
 those another tape is made. Answers are the same to the last bit, whichever way they came (`tests/simulate/test_replay.py`).
+
+Several points of a sweep go along a tape at once where their times are columns (`base.column`). Points whose events come in
+another order part from the others there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from meshcast.base import KeptBeside
-from meshcast.estimate import EstimatedKernels, KernelEstimate
-from meshcast.lower import CostKey, Kernel
+import numpy as np
+
+from meshcast.base import KeptBeside, NumberColumn, PartedError, raw
+from meshcast.estimate import EstimatedKernels
+from meshcast.lower import Kernel
 from meshcast.simulate.contention import Contention, SpeedShares, Taken
 from meshcast.simulate.engine import RankRun, Simulator
 from meshcast.simulate.executed import Executed
@@ -21,11 +27,15 @@ from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length
 from meshcast.simulate.network import KernelNetwork
 from meshcast.simulate.rank import Rank
-from meshcast.simulate.tape import Tape, TooLongError
+from meshcast.simulate.tape import Tape, TapeColumns, TooLongError
 from meshcast.simulate.timeline import Timeline
+from meshcast.simulate.written import Kernels, WrittenContention, WrittenKernels, WrittenNetwork
 
 FIRST = 3  # simulations of a program before one is written down, which takes as long as dozens
 MOST = 4  # tapes of a program
+MOST_OF_MANY = 16  # where each serves many points at once
+FEWEST = 4  # points that are worth a tape of their own
+WORTH = 12  # simulations of single points along a tape that was written for many, before it is compiled for them
 ARGUMENTS = ("estimates", "gap", "seconds", "shares", "taken")
 
 
@@ -33,9 +43,47 @@ ARGUMENTS = ("estimates", "gap", "seconds", "shares", "taken")
 class _Way:
     """One order of a program's events: functions of times, and what runs in it."""
 
-    length: Callable[..., Length | None]
-    timeline: Callable[..., tuple[Timeline, Length] | None]
+    tape: Tape = field(repr=False)
+    many: bool  # whether it was written for several points at once
+    lines: int  # of the tape that the length takes
+    result: tuple[Length, tuple[Timeline, Length]] = field(repr=False)  # in the tape's numbers
     executed: Executed
+    _made: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def ready(self) -> bool:
+        """Whether single points go along it: what is compiled for a few costs more than their simulations."""
+        self._made["asked"] = self._made.get("asked", 0) + 1
+        return not self.many or self._made["asked"] > WORTH
+
+    def length(self, *times: Any) -> Length | None:
+        """How long it takes; None where events come in another order."""
+        found: Length | None = self._function("length")(*times)
+        return found
+
+    def timeline(self, *times: Any) -> tuple[Timeline, Length] | None:
+        """Where its time goes."""
+        found: tuple[Timeline, Length] | None = self._function("timeline")(*times)
+        return found
+
+    def together(self, points: int, times: tuple[Any, ...], *, whole: bool) -> tuple[Any, Any]:
+        """At which of several points events come in this order, and there how long it takes, or where its time goes."""
+        if "columns" not in self._made:
+            self._made["columns"] = TapeColumns(self.tape, self.lines, *self.result)
+        with np.errstate(all="ignore"):  # points that go another way may come to anything along this one
+            found: tuple[Any, Any] = self._made["columns"].run(
+                points, dict(zip(ARGUMENTS, times, strict=True)), whole=whole
+            )
+        return found
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        """Compiled when it is first asked for, which takes as long as dozens of simulations."""
+        found = self._made.get(name)
+        if found is None:
+            whole = name == "timeline"
+            found = self.tape.function(ARGUMENTS, self.result[whole], lines=None if whole else self.lines)
+            self._made[name] = found
+        made: Callable[..., Any] = found
+        return made
 
 
 class Ways:
@@ -44,7 +92,7 @@ class Ways:
     def __init__(self) -> None:
         self.known: list[_Way] = []  # the one that was taken last comes first
         self._missed = 0
-        self._next = FIRST
+        self._next: float = FIRST
 
     def missed(self) -> bool:
         """Counts a step that goes none of the ways; whether it is written down: seldom, as that takes 20 to 100 ms."""
@@ -54,13 +102,27 @@ class Ways:
         self._next = 8 * self._missed
         return True
 
+    @property
+    def room(self) -> bool:
+        """Whether there is room for one of many points."""
+        return self._next < math.inf and len(self.known) < MOST_OF_MANY
+
+    def close(self) -> None:
+        """No more are written down."""
+        self.known.clear()
+        self._next = math.inf
+
 
 _WAYS: KeptBeside[Ways] = KeptBeside()
 
 
-def rank_again(simulator: Simulator, kernels: EstimatedKernels, network: KernelNetwork) -> Rank:
-    """One rank of a program that is simulated again and again, with these times."""
-    return RankAgain(simulator.plan, kernels, network, simulator.rates(network), simulator.host_rate)
+def rank_again(simulator: Simulator, kernels: Kernels, network: KernelNetwork, points: int | None = None) -> Rank:
+    """One rank of a program that is simulated again and again, with these times; those of several points may be columns."""
+    rates = simulator.rates(network)
+    if points is None:
+        assert isinstance(kernels, EstimatedKernels)
+        return RankAgain(simulator.plan, kernels, network, rates, simulator.host_rate)
+    return RanksAgain(simulator.plan, kernels, network, rates, simulator.host_rate, points)
 
 
 class RankAgain:
@@ -115,20 +177,22 @@ class RankAgain:
         return self._simulated().timeline(block, spans=spans, paths=paths)
 
     def _found(self) -> Length:
-        known = self._ways.known
+        known, left_out = self._ways.known, False
         for place, way in enumerate(known):
+            if not way.ready():
+                left_out = True
+                continue
             found = way.length(*self._times)
             if found is not None:
                 if place:
                     known.insert(0, known.pop(place))
                 self._way = way
                 return found
-        if self._ways.missed():
+        if not left_out and self._ways.missed():
             try:
-                way = self._written_down()
+                way = _written_down(self._plan, self._kernels, self._network, self._rates, self._host_rate)
             except TooLongError:
-                self._ways.known.clear()
-                self._ways.missed = _never  # type: ignore[method-assign]
+                self._ways.close()
             else:
                 known.insert(0, way)
         return self._simulated().length(self._plan)
@@ -139,100 +203,136 @@ class RankAgain:
             self._plain = RankRun(self._kernels, self._network, self._rates, self._host_rate)
         return self._plain
 
-    def _written_down(self) -> _Way:
-        tape = Tape()
-        network = _WrittenNetwork(tape, self._network)
-        rates: Any = None
-        if self._rates is not None:
-            contention = self._rates.contention
-            written: Any = _WrittenContention(tape, contention) if contention is not None else None
-            rates = SpeedShares(network=network, contention=written)
-        kernels: Any = _WrittenKernels(tape, self._kernels)
-        rank = RankRun(kernels, network, rates, self._host_rate)
-        length = rank.length(self._plan)
-        executed = rank.executed(self._plan)
-        by_length = tape.function(ARGUMENTS, length)
-        by_timeline = tape.function(ARGUMENTS, rank.timeline(self._plan, spans=False, paths=False))
-        return _Way(by_length, by_timeline, executed)
 
+class RanksAgain:
+    """The same rank at several points of a sweep, whose times are columns."""
 
-def _never() -> bool:
-    return False
+    def __init__(
+        self,
+        plan: BlockPlan,
+        kernels: Kernels,
+        network: KernelNetwork,
+        rates: SpeedShares | None,
+        host_rate: float,
+        points: int,
+    ) -> None:
+        self._plan, self._kernels, self._network, self._rates = plan, kernels, network, rates
+        self._host_rate, self._points = host_rate, points
+        contention = rates.contention if rates is not None else None
+        self._ways = _WAYS.of(plan, (rates is None, contention is None, host_rate), Ways)
+        seconds, shares, taken = _raw_network(network, contention)
+        self._times = kernels.by_key, raw(kernels.gap), seconds, shares, taken
+        self._way: _Way | None = None
+        self._length: Length | None = None
 
+    def length(self, block: BlockPlan) -> Length:
+        """How long the whole step takes.
 
-class _WrittenKernels:
-    """Estimates whose numbers are written down."""
+        Raises:
+            PartedError: Events do not come in the same order at all points.
+        """
+        assert block is self._plan
+        if self._length is None:
+            found: Length = self._along(whole=False)
+            self._length = found
+        return self._length
 
-    def __init__(self, tape: Tape, kernels: EstimatedKernels) -> None:
-        self._tape, self._kernels = tape, kernels
-        self._known: dict[CostKey, _WrittenEstimate] = {}
-        self.gap: Any = tape.number("gap", kernels.gap)
+    def executed(self, plan: BlockPlan) -> Executed:
+        """Every kernel of the step with how often it runs."""
+        self.length(plan)
+        assert self._way is not None
+        return self._way.executed
 
-    def __getitem__(self, kernel: Kernel) -> Any:
-        found = self._known.get(kernel.cost_key)
-        if found is None:
-            name = self._tape.named(f"estimates[{self._tape.thing(kernel.cost_key)}]")
-            found = self._known[kernel.cost_key] = _WrittenEstimate(self._tape, name, self._kernels[kernel])
+    def timeline(self, block: BlockPlan, *, spans: bool = True, paths: bool = True) -> tuple[Timeline, Length]:
+        """Where the step's time goes, without its spans.
+
+        Raises:
+            PartedError: The order of events is not the same at all points.
+        """
+        assert not spans
+        assert not paths
+        self.length(block)
+        found: tuple[Timeline, Length] = self._along(whole=True)
         return found
 
+    def _along(self, *, whole: bool) -> Any:
+        """What comes of the step along the way that all points go.
 
-class _WrittenEstimate:
-    """An estimate that writes down which of its numbers are asked for."""
+        Raises:
+            PartedError: Some go another way.
+        """
+        known = self._ways.known
+        for written in (False, True):
+            if written:
+                self._write_down()
+            for place, way in enumerate(known[:1] if written else tuple(known)):
+                kept, found = way.together(self._points, self._times, whole=whole)
+                if kept.all():
+                    if place:
+                        known.insert(0, known.pop(place))
+                    self._way = way
+                    return found
+                if kept.any():
+                    raise PartedError(kept)
+        raise _each_alone(self._points)
 
-    def __init__(self, tape: Tape, name: str, estimate: KernelEstimate) -> None:
-        self._tape, self._name, self._estimate = tape, name, estimate
+    def _write_down(self) -> None:
+        """Another tape, that of the first point.
 
-    def __getattr__(self, field: str) -> Any:
-        value = getattr(self._estimate, field)
-        text, used = f"{self._name}.{field}", frozenset({self._name})
-        if isinstance(value, bool):
-            return self._tape.checked(text, value, used)
-        return self._tape.number(text, value, used)
-
-
-class _Alike:
-    """Of kernels that cost the same the first one stands for all: it is asked once."""
-
-    def __init__(self) -> None:
-        self._known: dict[CostKey, Kernel] = {}
-
-    def first(self, kernel: Kernel) -> Kernel:
-        """The first kernel of its cost."""
-        return self._known.setdefault(kernel.cost_key, kernel)
-
-
-class _WrittenNetwork:
-    """A network that writes down what it is asked."""
-
-    def __init__(self, tape: Tape, network: KernelNetwork) -> None:
-        self._tape, self._network = tape, network
-        self._alike = _Alike()
-
-    def seconds(self, kernel: Kernel) -> Any:
-        """Seconds of a collective."""
-        kernel = self._alike.first(kernel)
-        return self._tape.number(f"seconds({self._tape.thing(kernel)})", self._network.seconds(kernel))
-
-    def shares(self, active: Sequence[Kernel]) -> Any:
-        """The speeds of several collectives under way at once."""
-        listed = ", ".join(self._tape.thing(self._alike.first(kernel)) for kernel in active)
-        name = self._tape.named(f"shares([{listed}])")
-        found = enumerate(self._network.shares(active))
-        return [self._tape.number(f"{name}[{place}]", share, frozenset({name})) for place, share in found]
+        Raises:
+            PartedError: There is no room for one, or too few points for it: each of them goes alone.
+        """
+        if self._points < FEWEST or not self._ways.room:
+            raise _each_alone(self._points)
+        try:
+            way = _written_down(self._plan, self._kernels, self._network, self._rates, self._host_rate, many=True)
+        except TooLongError:
+            self._ways.close()
+            raise _each_alone(self._points) from None
+        self._ways.known.insert(0, way)
 
 
-class _WrittenContention:
-    """What collectives take of a device, written down."""
+def _each_alone(points: int) -> PartedError:
+    return PartedError(np.zeros(points, dtype=bool))
 
-    def __init__(self, tape: Tape, contention: Contention) -> None:
-        self._tape, self._contention = tape, contention
-        self._alike = _Alike()
 
-    def taken(self, kernel: Kernel, seconds: Any) -> Taken:
-        """The shares that a collective takes which lasts so long alone."""
-        kernel = self._alike.first(kernel)
-        name = self._tape.named(f"taken({self._tape.thing(kernel)}, {seconds.name})", frozenset({seconds.name}))
-        found, used = self._contention.taken(kernel, seconds.value), frozenset({name})
-        cores: Any = self._tape.number(f"{name}.cores", found.cores, used)
-        memory: Any = self._tape.number(f"{name}.memory", found.memory, used)
-        return Taken(cores, memory)
+def _raw_network(network: KernelNetwork, contention: Contention | None) -> tuple[Any, Any, Any]:
+    """What tapes ask a network and a device: arrays instead of columns."""
+
+    def seconds(kernel: Kernel) -> Any:
+        return raw(network.seconds(kernel))
+
+    def shares(active: Sequence[Kernel]) -> list[Any]:
+        return [raw(share) for share in network.shares(active)]
+
+    def taken(kernel: Kernel, lasting: Any) -> Taken:
+        assert contention is not None
+        given: Any = NumberColumn(lasting) if isinstance(lasting, np.ndarray) and lasting.ndim else lasting
+        found = contention.taken(kernel, given)
+        return Taken(raw(found.cores), raw(found.memory))
+
+    return seconds, shares, taken if contention is not None else None
+
+
+def _written_down(
+    plan: BlockPlan,
+    kernels: Kernels,
+    network: KernelNetwork,
+    rates: SpeedShares | None,
+    host_rate: float,
+    *,
+    many: bool = False,
+) -> _Way:
+    """The simulation of a step, that of the first of several points, on a tape."""
+    tape = Tape()
+    written_network = WrittenNetwork(tape, network)
+    written_rates: Any = None
+    if rates is not None:
+        contention = rates.contention
+        written: Any = WrittenContention(tape, contention) if contention is not None else None
+        written_rates = SpeedShares(network=written_network, contention=written)
+    written_kernels: Any = WrittenKernels(tape, kernels)
+    rank = RankRun(written_kernels, written_network, written_rates, host_rate)
+    length = rank.length(plan)
+    executed, lines = rank.executed(plan), tape.length
+    return _Way(tape, many, lines, (length, rank.timeline(plan, spans=False, paths=False)), executed)

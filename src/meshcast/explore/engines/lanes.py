@@ -6,8 +6,8 @@ taken to die of it, and it is answered by that.
 
 Works of a family that take milliseconds each are handed over many at a time, in the order of their source: points that differ in
 their hardware alone cost less than handing one over does, and neighbours in a space share what a worker keeps. A bundle takes
-about `BUNDLE_S`, so that long works go one by one, and little is lost where a worker dies or somebody interrupts. Works
-whose worker has died go one by one from there on: none is blamed for another.
+about `BUNDLE_S`, or has `LEAST` of quick ones, so that long works go one by one, and little is lost where a worker dies or
+somebody interrupts. Works whose worker has died go one by one from there on: none is blamed for another.
 
 A worker without works takes some of another's, of a family that is new to both first. One that the other has begun costs the
 worker what its first work took: its programs are made again, which may take as long as fifty works whose programs are there.
@@ -30,8 +30,10 @@ from meshcast.explore.work import Answer, SearchWork, failed
 
 TRIES = 3
 AHEAD = 4  # bundles for each lane that are taken from the source before they are needed
-BUNDLE_S = 0.3
-MOST = 128  # works of a bundle
+BUNDLE_S = 1.0
+QUICK_S = 0.4  # of a work that is handed over with at least so many others, however busy the machine is:
+LEAST = 48  # such points differ in their hardware alone, and are worked out together (`explore.together`)
+MOST = 256  # works of a bundle
 LATEST = 64  # works whose time says what others will take
 
 
@@ -150,6 +152,8 @@ class Lanes:
         else:
             self._latest.append(seconds / len(items))
         fitting = int(BUNDLE_S * len(items) / seconds) if seconds > 0 else MOST
+        if seconds < QUICK_S * len(items):
+            fitting = max(fitting, LEAST)
         size = self._sizes[family] = max(1, min(MOST, fitting, 4 * len(items)))
         self._most = max(self._most, size)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from meshcast.base import AnsweredOnce, KeptBeside, UnsupportedError, UsageError, piece
-from meshcast.hardware import HEALTHY, Cluster, Device
+from meshcast.hardware import HEALTHY, Cluster, Device, devices_of
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.nodes.one_channel import one_channel_run
 from meshcast.jobs.pipeline.definition import Pipeline
@@ -65,6 +65,10 @@ class PipelineJob:
     def pipeline(self) -> Pipeline:
         """What runs."""
         return self.source.pipeline
+
+    def on(self, cluster: Cluster) -> PipelineJob:
+        """The same pipeline on other hardware."""
+        return replace(self, cluster=cluster, _kept=AnsweredOnce())
 
     @cached_property
     def hardware(self) -> Cluster:
@@ -170,6 +174,8 @@ class PipelineJob:
     def _prepare(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         if not self.brief or not isinstance(target, Program):
             return self._made_ready(target)
+        if (devices := devices_of(self.device)) is not None:
+            return self._of_several(target, devices)
         # Points of a sweep that differ in links alone: their programs are the same, lowered by the same options for the same
         # device, and answered for by the same estimators.
         options = self._of_stages
@@ -179,6 +185,18 @@ class PipelineJob:
         run, names, _ = _READY.of(target, key, lambda: (*self._made_ready(target), self.options.parts))
         self.cluster.for_devices(run.devices)  # refuses more than there are
         return replace(run, cluster=self.cluster, options=options), names
+
+    def _of_several(self, target: Any, devices: tuple[Device, ...]) -> tuple[Run, tuple[str, ...]]:
+        """A program on devices of several points of a sweep, for all of which it is lowered alike."""
+        found = None
+        for device in dict.fromkeys(devices):
+            run, names = self.on(replace(self.cluster, device=device))._prepare(target)
+            if found is None:
+                found = run, names
+            elif run.lowered is not found[0].lowered or run.estimators != found[0].estimators:
+                raise UnsupportedError("it is lowered otherwise, or others answer for it, at some points")
+        assert found is not None
+        return replace(found[0], cluster=self.cluster), found[1]
 
     def _made_ready(self, target: Any) -> tuple[Run, tuple[str, ...]]:
         job = self.part_job(target, self._of_stages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from meshcast.base import larger
 from meshcast.estimate import idle_watts
 from meshcast.hardware import Cluster
 from meshcast.jobs.pipeline.communication import pipeline_communication
@@ -65,10 +66,10 @@ def timed_prediction(
     streamed = sum(e.streaming_s for e in step.estimates) / count
     breakdown += Breakdown(memory=added + streamed, exposed_communication=gathered + waiting)
     # Bubbles.
-    breakdown += Breakdown(idle=max(0.0, duration - breakdown.total))
+    breakdown += Breakdown(idle=larger(0.0, duration - breakdown.total))
     busy["analytical"] += sum(message.seconds * times for message, times in message_counts(step)) + added * count
     total = sum(busy.values()) or 1.0
-    bottleneck = max(range(count), key=lambda stage: run.stages[stage].busy)
+    bottleneck = 0 if brief else max(range(count), key=lambda stage: run.stages[stage].busy)
     timed = Timed(
         step_time_s=duration,
         interval_s=_interval(pipeline, step, duration) if interval else (duration, duration),

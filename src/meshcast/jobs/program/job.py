@@ -46,6 +46,10 @@ class ProgramJob:
     interval: bool = True
     brief: bool = False
 
+    def on(self, cluster: Cluster) -> ProgramJob:
+        """The same program on other hardware."""
+        return replace(self, cluster=cluster)
+
     @property
     def device(self) -> Device:
         """The device that every rank runs on."""

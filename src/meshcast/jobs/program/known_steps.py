@@ -9,10 +9,11 @@ options of the stages behind lowering, how many devices wait for each other, and
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshcast.base import KeptBeside
+from meshcast.base import KeptBeside, PartedError, joined
+from meshcast.hardware import hardware_at
 from meshcast.jobs.program.on_network import collectives_of, levels_spanned
 from meshcast.network import network_read
 from meshcast.results import Timed
@@ -50,8 +51,14 @@ def known_step(run: Run) -> KnownStep:
 
     Where no number has changed of any level that its devices span, it is known without a look at its collectives.
     """
-    spanned = _spanned(run)
-    return _by_read(run) if spanned is None else _SPANNED.of(run.lowered, spanned, lambda: _by_read(run))
+    try:
+        spanned = _spanned(run)
+        return _by_read(run) if spanned is None else _SPANNED.of(run.lowered, spanned, lambda: _by_read(run))
+    except PartedError as parted:
+        sides = parted.sides()
+    # Points of a sweep whose events come in different orders: each order by itself, and then all together again.
+    found = [known_step(replace(run, cluster=hardware_at(run.cluster, side))) for side in sides]
+    return joined([replace(each, executed=found[0].executed) for each in found], sides)
 
 
 def _by_read(run: Run) -> KnownStep:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshcast.estimate import Clocks, EstimatedKernels, settled_clock
-from meshcast.hardware import Device
+from meshcast.base import larger, smaller
+from meshcast.estimate import Array, Clocks, DrawByPoint, EstimatedKernels, PowerDraw, settled_clock
+from meshcast.hardware import Device, devices_of
 from meshcast.simulate import Rank
 
 if TYPE_CHECKING:
@@ -32,19 +33,30 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Rank]:
     executed = rank.executed(plan)
     draw, counts = full.draw(executed.computing), executed.counts
     assert draw is not None
-    share, rest = 1.0, max(0.0, run.paced_seconds(rank.length(plan).last) - float(counts @ draw.time))
+    share, rest = 1.0, larger(0.0, run.paced_seconds(rank.length(plan).last) - draw.seconds(counts))
     for _ in range(MOST_CLOCKS):
-        share = settled_clock(draw, counts, run.device, run.options.estimate.clocks, rest)
+        share = _settled(run, draw, counts, rest)
         if share == 1.0:
             break
         share *= full.law.slowest(run.job_devices or run.devices)
         kernels = full.at_clock(share)
         rank = run.rank_with(kernels)
-        left = max(0.0, run.paced_seconds(rank.length(plan).last) - float(counts @ draw.times(share)))
+        left = larger(0.0, run.paced_seconds(rank.length(plan).last) - draw.seconds(counts, share))
         if left >= rest * (1 - ROUNDING):
             break
-        rest = max(0.0, 2 * left - rest)
+        rest = larger(0.0, 2 * left - rest)
     return share, kernels if share != 1.0 else full, rank
+
+
+def _settled(run: Run, draw: PowerDraw | DrawByPoint, counts: Array, rest: float) -> float:
+    """The clock that the cap leaves, at each point where there are several."""
+    clocks = run.options.estimate.clocks
+    if isinstance(draw, DrawByPoint):
+        devices = devices_of(run.device)
+        assert devices is not None
+        found: float = draw.settled(counts, devices, clocks, rest)
+        return found
+    return settled_clock(draw, counts, run.device, clocks, rest)
 
 
 def capped_energy(joules: float, seconds: float, device: Device, clocks: Clocks) -> float:
@@ -52,4 +64,4 @@ def capped_energy(joules: float, seconds: float, device: Device, clocks: Clocks)
 
     A model that knows no law of clocks cannot slow down, and would draw more. Short runs do draw more, and say so.
     """
-    return joules if clocks == "burst" else min(joules, device.tdp_watts * seconds)
+    return joules if clocks == "burst" else smaller(joules, device.tdp_watts * seconds)

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import Rows, copier, format_bytes, format_time, shown
-from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, light_seconds
-from meshcast.hardware import Cluster, Device
+from meshcast.base import Rows, copier, format_bytes, format_time, larger, shown
+from meshcast.estimate import EstimatedKernels, Estimator, KernelsByPoint, estimate_kernels, light_seconds
+from meshcast.hardware import Cluster, Device, devices_of, points_of
 from meshcast.jobs.program.data_loops import with_data_loops
 from meshcast.jobs.program.feasibility import Spread, held_memory, memory_verdict
 from meshcast.jobs.program.host_time import asking_seconds, issuing_seconds, paused_timeline, pausing_seconds
@@ -89,9 +89,23 @@ class Run:
         """Times of the compute kernels at the full clock."""
         if self.estimated is not None:
             return self.estimated
-        named = self.options.estimate.simulator is not None
-        found = estimate_kernels(self.lowered, self.device, self.estimators, first_named=named)
-        return found.holding(self.options.estimate.data)
+        asked = self.options.estimate
+        named = asked.simulator is not None
+        if (devices := devices_of(self.device)) is not None:
+            each = {
+                one: estimate_kernels(self.lowered, one, self.estimators, first_named=named).holding(asked.data)
+                for one in dict.fromkeys(devices)
+            }
+            return KernelsByPoint(points=tuple(each[one] for one in devices))  # type: ignore[return-value]
+        return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named).holding(asked.data)
+
+    @cached_property
+    def several(self) -> int | None:
+        """Of how many points of a sweep its numbers are, which stand in columns then; None where it is one."""
+        if not self.brief or self.interval:
+            return None
+        levels = self.cluster.levels
+        return points_of(self.device, levels[: sum([level.size < self.devices for level in levels]) + 1])
 
     @cached_property
     def full_clock_timeline(self) -> Timeline:
@@ -107,7 +121,7 @@ class Run:
     def rank_with(self, kernels: EstimatedKernels) -> Rank:
         """One rank with times of kernels; one of a sweep along what is known of its program's simulations."""
         if self.brief and not self.interval:
-            return rank_again(self.simulator, kernels, self.network)
+            return rank_again(self.simulator, kernels, self.network, self.several)
         return self.simulator.with_times(kernels, self.network)
 
     @property
@@ -214,7 +228,7 @@ class Run:
 
     def paced_seconds(self, seconds: float) -> float:
         """The duration of a paced timeline that takes so long on the device alone."""
-        return max((seconds + max(0.0, self.pauses)) * self.straggling, self.host)
+        return larger((seconds + larger(0.0, self.pauses)) * self.straggling, self.host)
 
     @cached_property
     def pauses(self) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from meshcast.base import larger, largest, number_of
 from meshcast.simulate.pipelines.columns import WORKS, Columns
 from meshcast.simulate.pipelines.schedule import PipelineSchedule
 
@@ -122,33 +123,36 @@ def run_of(schedule: PipelineSchedule, columns: Columns, times: TaskTimes, finis
     first = [times.starts[mine.start] if mine.stop > mine.start else 0.0 for mine in slices]
     if schedule.barrier:
         first = [0.0] * schedule.stages
-    windows = [finish.end - float(start) for finish, start in zip(finishes, first, strict=True)]
-    duration = max(windows)
+    windows = [finish.end - number_of(start) for finish, start in zip(finishes, first, strict=True)]
+    duration = largest(windows)
+    several = (
+        times.starts.ndim > 1
+    )  # points of a sweep: when each task runs, and what the end waited for, is told of one
     stages = []
     for stage, finish in enumerate(finishes):
         starts, ends = times.starts[slices[stage]], times.ends[slices[stage]]
-        busy = float((ends - starts).sum() - times.held[stage]) + finish.update
-        sending = float(times.sending[stage])
+        # Summed along memory, as of one point alone: other orders would round otherwise.
+        lasted = np.ascontiguousarray((ends - starts).T).sum(axis=-1)
+        busy = number_of(lasted - times.held[stage]) + finish.update
+        sending = number_of(times.sending[stage])
         stages.append(
             StageRun(
-                starts=starts.tolist(),
-                ends=ends.tolist(),
+                starts=() if several else starts.tolist(),
+                ends=() if several else ends.tolist(),
                 busy=busy,
                 sending=sending,
                 reducing=finish.exposed,
-                idle=max(0.0, duration - busy - sending - finish.exposed),
+                idle=larger(0.0, duration - busy - sending - finish.exposed),
                 ready=finish.ready,
                 end=finish.end,
                 reduce_s=finish.reduce_s,
             )
         )
-    last = max(range(schedule.stages), key=lambda stage: windows[stage])
-    return PipelineRun(
-        schedule=schedule,
-        stages=tuple(stages),
-        duration=duration,
-        critical_path=_critical_path(columns, times, last, finishes),
-    )
+    path: tuple[CriticalSegment, ...] = ()
+    if not several:
+        last = max(range(schedule.stages), key=lambda stage: windows[stage])
+        path = _critical_path(columns, times, last, finishes)
+    return PipelineRun(schedule=schedule, stages=tuple(stages), duration=duration, critical_path=path)
 
 
 def _critical_path(

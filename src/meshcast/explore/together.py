@@ -1,0 +1,101 @@
+"""Points that differ in the numbers of their hardware alone, evaluated together: what is worked out of one is worked out of all.
+
+The hardware of such points is put into one description with a column wherever a number is not the same (`hardware.many_points`),
+and a prediction made of it once, by the code that makes it of one point: sums and products go over all points at once. Where a
+decision does not come out alike (which algorithm a collective takes, which event comes first), points part and go on in
+their groups; what cannot be asked of several points at once is asked of each. Answers are those of each point alone, to the last
+bit (`tests/explore/test_together.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from meshcast.base import NumberColumn, PartedError, collected_later, mapped, names_taken, room_for_nesting
+from meshcast.explore.evaluating import cluster_of, evaluate, options_key, options_of, outcome_of, resolved
+from meshcast.explore.point import Outcome, Point
+from meshcast.hardware import Cluster, hardware_at, several
+from meshcast.jobs import Job, PipelineJob, ProgramJob, answered
+
+FEWEST = 4  # points that are worth it
+
+
+def evaluate_many(points: Sequence[Point]) -> list[Outcome]:
+    """What comes of some points, in their order."""
+    groups: dict[Hashable, list[int]] = {}
+    for place, point in enumerate(points):
+        key = options_key(point.asked)
+        groups.setdefault((point.target, key) if key is not None else place, []).append(place)
+    found: dict[int, Outcome] = {}
+    for places in groups.values():
+        asked = [points[place] for place in places]
+        found |= zip(places, _together(asked) or map(evaluate, asked), strict=True)
+    return [found[place] for place in range(len(points))]
+
+
+def _together(points: Sequence[Point]) -> list[Outcome] | None:
+    """The outcomes of points of which hardware alone differs; None where they are to be had one by one only."""
+    if len(points) < FEWEST:
+        return None
+    started = time.perf_counter()
+    try:
+        jobs = [resolved(point) for point in points]
+        first = jobs[0]
+        if not isinstance(first, ProgramJob | PipelineJob) or not all(_alike(first, job) for job in jobs):
+            return None
+        clusters = [cluster_of(options_of(point.asked)) for point in points]
+        with collected_later(), names_taken(), room_for_nesting(), np.errstate(divide="raise", invalid="raise"):
+            found = _Batch(first, clusters).outcomes(several(clusters), np.arange(len(points)))
+    except Exception:  # whoever cannot be asked of several points at once says so in many ways: each is asked alone
+        return None
+    seconds = (time.perf_counter() - started) / len(points)
+    told = [found[place] or evaluate(point) for place, point in enumerate(points)]
+    return [replace(outcome, seconds=seconds) for outcome in told]
+
+
+def _alike(one: ProgramJob | PipelineJob, other: Job) -> bool:
+    """Whether two jobs have the same programs, asked with the same options."""
+    if not isinstance(other, ProgramJob | PipelineJob) or one.options.parts != other.options.parts:
+        return False
+    if isinstance(one, PipelineJob):
+        return isinstance(other, PipelineJob) and one.pipeline is other.pipeline
+    return isinstance(other, ProgramJob) and one.program is other.program
+
+
+class _Batch:
+    """Points of one job on hardware of different numbers."""
+
+    def __init__(self, job: ProgramJob | PipelineJob, clusters: Sequence[Cluster]) -> None:
+        self._job, self._clusters = job, clusters
+
+    def outcomes(self, cluster: Cluster, places: Any) -> dict[int, Outcome | None]:
+        """The outcome of each point that a cluster stands for; None of those that had better go alone.
+
+        Args:
+            cluster: The hardware of some points.
+            places: Which these are.
+        """
+        if len(places) < FEWEST:
+            return dict.fromkeys(places.tolist())
+        try:
+            row = outcome_of(answered(self._job.on(cluster)).prediction)
+        except PartedError as parted:
+            found: dict[int, Outcome | None] = {}
+            for side in parted.sides():
+                found |= self.outcomes(hardware_at(cluster, side), places[side])
+            return found
+        return {place: self._of(row, number, place) for number, place in enumerate(places.tolist())}
+
+    def _of(self, row: Outcome, number: int, place: int) -> Outcome:
+        """One point's outcome."""
+
+        def here(column: NumberColumn) -> float:
+            return float(column.values[number])
+
+        values = {each.name: mapped(getattr(row, each.name), here) for each in fields(row)}
+        return Outcome(**{**values, "device": self._clusters[place].device.name})

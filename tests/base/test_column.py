@@ -1,0 +1,114 @@
+"""Numbers of several points in the place of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meshcast.base import (
+    NumberColumn,
+    PartedError,
+    at_place,
+    by_point,
+    column_of,
+    joined,
+    larger,
+    largest,
+    merged,
+    number_of,
+    of_points,
+    place_of_least,
+    raw,
+    smaller,
+    stacked,
+)
+
+
+def column(*values: float) -> Any:
+    return NumberColumn(np.array(values))
+
+
+def test_operations_are_those_of_each_point() -> None:
+    one, other = column(1.0, 2.0, 0.1), column(4.0, 8.0, 0.2)
+    found = 2 * one + other / 4 - 1 + (3.0 - one) * other + 8.0 / other - -one
+    for place in range(3):
+        a, b = float(one.values[place]), float(other.values[place])
+        assert at_place(found, place) == 2 * a + b / 4 - 1 + (3.0 - a) * b + 8.0 / b - -a
+    assert at_place(np.float64(2.0) * one, 1) == 4.0
+
+
+def test_a_decision_is_the_same_at_all_points_or_parts_them() -> None:
+    numbers = column(1.0, 2.0, 3.0)
+    assert numbers > 0.5
+    assert numbers <= 3
+    assert bool(numbers)
+    assert not numbers == 7.0  # noqa: SIM201  # which of the two methods is asked matters
+    with pytest.raises(PartedError) as parted:
+        _ = numbers >= 2
+    assert [side.tolist() for side in parted.value.sides()] == [[1, 2], [0]]
+    each = PartedError(np.zeros(2, dtype=bool)).sides()
+    assert [side.tolist() for side in each] == [[0], [1]]
+
+
+def test_what_is_no_operation_fails() -> None:
+    numbers = column(1.0, 2.0)
+    for ask in (float, str, int, round, repr, "{:.2f}".format, np.sqrt, lambda given: np.array([given], dtype=float)):
+        with pytest.raises((TypeError, AttributeError)):
+            ask(numbers)
+    assert hash(numbers) != hash(column(1.0, 2.0)), "nothing is found again by equal values"
+
+
+def test_choices() -> None:
+    numbers = column(1.0, 5.0)
+    assert raw(larger(numbers, 2.0)).tolist() == [2.0, 5.0]
+    assert raw(smaller(2.0, numbers)).tolist() == [1.0, 2.0]
+    assert raw(largest([0.5, numbers, column(3.0, 4.0)])).tolist() == [3.0, 5.0]
+    assert (larger(1.0, 2.0), smaller(1.0, 2.0), largest([3.0, 4.0, 1.0])) == (2.0, 1.0, 4.0)
+    assert place_of_least([3.0, 1.0, 1.0]) == 1
+    assert place_of_least([9.0, numbers, column(4.0, 6.0)]) == 1
+    with pytest.raises(PartedError):
+        place_of_least([2.0, numbers])
+    assert raw(by_point(lambda one, two: one * two + 1, numbers, 3.0)).tolist() == [4.0, 16.0]
+    assert by_point(abs, -2.0) == 2.0
+    assert column_of([2.0, 2.0]) == 2.0
+    assert number_of(np.float64(3.0)) == 3.0
+    assert stacked([1.0, numbers]).tolist() == [[1.0, 1.0], [1.0, 5.0]]
+    assert stacked([1.0, 2.0]).tolist() == [1.0, 2.0]
+
+
+@dataclass(frozen=True)
+class Made:
+    name: str
+    length: float
+    parts: tuple[float, ...] = ()
+    table: Any = None
+
+
+def test_objects_of_several_points_are_merged_parted_and_joined() -> None:
+    points = [
+        Made("a", 1.0, (2.0, 3.0), {"x": 5.0}),
+        Made("b", 1.0, (2.0, 4.0), {"x": 6.0}),
+        Made("c", 1.0, (2.0, 3.5), {"x": 5.0}),
+    ]
+    found = merged(points, lambda name: name == "name")
+    assert (found.name, found.length, found.parts[0]) == ("a", 1.0, 2.0)
+    assert raw(found.parts[1]).tolist() == [3.0, 4.0, 3.5]
+    assert raw(found.table["x"]).tolist() == [5.0, 6.0, 5.0]
+    sides = [np.array([0, 2]), np.array([1])]
+    halves = [of_points(found, side) for side in sides]
+    assert halves[0].table == {"x": 5.0}
+    assert halves[1].parts == (2.0, 4.0)
+    again = joined(halves, sides)
+    assert raw(again.parts[1]).tolist() == [3.0, 4.0, 3.5]
+    assert raw(again.table["x"]).tolist() == [5.0, 6.0, 5.0]
+    alike = [Made("a", 0.1 * 3, (1.0, 0.1 + 0.2), {"x": 5.0}) for _ in range(2)]
+    assert merged(alike) is alike[0], "nothing stands for several where nothing differs"
+    with pytest.raises(ValueError, match="not the same"):
+        merged(points)
+    with pytest.raises(ValueError, match="some points only"):
+        merged([Made("a", 1.0), Made("a", 1.0, table=2.0)])
+    with pytest.raises(ValueError, match="more parts"):
+        merged([Made("a", 1.0, (1.0,)), Made("a", 1.0, (1.0, 2.0))])

@@ -1,0 +1,86 @@
+"""Points of which only hardware differs, evaluated together: each is what it is alone, to the last bit."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from meshcast.explore import together
+from meshcast.explore.evaluating import evaluate
+from meshcast.explore.point import Outcome, Point
+from meshcast.explore.together import evaluate_many
+from tests.explore.test_retiming import PLANS, asked, forgotten, told
+
+RANGES = {
+    "memory.bandwidth": (1100.0, 9700.0, "GB/s"),
+    "compute.clock": (1.2, 1.98, "GHz"),
+    "power.tdp": (350.0, 700.0, "W"),
+    "nvlink.link_bandwidth": (3.0, 90.0, "GB/s"),
+    "infiniband.link_bandwidth": (20.0, 60.0, "GB/s"),
+    "infiniband.latency": (2.0, 9.0, "us"),
+}
+
+
+def drawn(draw: random.Random, keys: list[str]) -> dict[str, str]:
+    """Some numbers of hardware, by lot."""
+    return {key: f"{draw.uniform(*RANGES[key][:2]):.4f}{RANGES[key][2]}" for key in keys}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_points_together_are_what_each_is_alone(plan: str) -> None:
+    draw = random.Random(plan)
+    forgotten()
+    for _ in range(3):
+        keys = draw.sample(sorted(RANGES), draw.randint(1, 3))
+        points = [asked(plan, drawn(draw, keys)) for _ in range(12)]
+        points += draw.sample(points, 2)  # some come twice
+        found = evaluate_many(points)
+        forgotten()
+        for point, outcome in zip(points, found, strict=True):
+            assert told(outcome) == told(evaluate(point)), point.asked["on"]
+            assert outcome.answered
+
+
+def test_points_of_several_questions_keep_their_places() -> None:
+    draw = random.Random(3)
+    points = [
+        asked(
+            PLANS[number % 2],
+            drawn(draw, ["nvlink.link_bandwidth"]) | ({"memory.capacity": "1MB"} if number % 5 == 4 else {}),
+        )
+        for number in range(20)
+    ]
+    points.insert(7, Point(number=0, target="no-such-model", asked={"on": "dgx-h100"}))
+    found = evaluate_many(points)
+    assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]
+    assert {outcome.status for outcome in found} == {"answered", "infeasible", "failed"}
+
+
+@pytest.mark.parametrize("plan", PLANS[1:3])
+def test_pipelines_are_not_asked_point_by_point(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[Point] = []
+
+    def counted(point: Point) -> Outcome:
+        alone.append(point)
+        return evaluate(point)
+
+    monkeypatch.setattr(together, "evaluate", counted)
+    for key, unit in (
+        ("nvlink.link_bandwidth", "GB/s"),
+        ("memory.bandwidth", "GB/s"),
+        ("infiniband.link_bandwidth", "GB/s"),
+    ):
+        first = {"nvlink.link_bandwidth": 20.0, "memory.bandwidth": 3000.0, "infiniband.link_bandwidth": 40.0}[key]
+        points = [asked(plan, {key: f"{first * (1 + 0.001 * step):.6f}{unit}"}) for step in range(16)]
+        assert all(outcome.answered for outcome in evaluate_many(points))
+    assert not alone
+
+
+def test_more_bandwidth_is_never_slower() -> None:
+    for key, first in (("nvlink.link_bandwidth", 3.0), ("infiniband.link_bandwidth", 10.0)):
+        points = [asked("pp=2,dp=8,zero=1", {key: f"{first * 1.15**step:.5f}GB/s"}) for step in range(24)]
+        seconds = [outcome.step_time_s or 0.0 for outcome in evaluate_many(points)]
+        assert min(seconds) > 0
+        assert all(slower >= faster for slower, faster in pairwise(seconds)), key

@@ -4,10 +4,10 @@
     t = slope * cycles + start,   by the largest of m, n and k
     t = slope * (m k + k n + m n) + start,   where the smaller of m and n is below a border, if there is one
 
-(few rows leave the array waiting for weights: such a product takes the memory's time, whatever its cycles; published lines
-have none of it) on an array of R x C cells whose weights stay (for a square one `3 S + m - 2`, as Dang et al., arXiv 2603.22535, write it). A
-file of fitted lines (`meshcast calibrate --systolic`) names the device that was measured, and is read back by `--simulator
-scalesim-tpu --profile FILE`.
+on an array of R x C cells whose weights stay (for a square one `3 S + m - 2`, as Dang et al., arXiv 2603.22535, write it).
+Few rows leave the array waiting for weights: such a product takes the memory's time, whatever its cycles; published lines have
+none of it. A file of fitted lines (`meshcast calibrate --systolic`) names the device that was measured, and is read back by
+`--simulator scalesim-tpu --profile FILE`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from meshcast import predict
-from meshcast.base.child import ChildCrashedError, ChildFailedError
+from meshcast.base.child import ChildCrashedError, ChildFailedError, ChildTimedOutError
 from meshcast.base.errors import UnsupportedError
 from meshcast.hardware import load_device
 from meshcast.jobs.program.lowering import forget_lowered
@@ -188,6 +188,16 @@ class TestRefusals:
         with pytest.raises(UnsupportedError, match="the TPU compiler died"):
             compiler.compile_program(program, V6E)
         compiler.compile_program(program, V6E)
+        assert len(seen) == 2
+
+    def test_what_takes_too_long_says_how_to_allow_more_and_is_tried_again(
+        self, program: Program, answering: Any
+    ) -> None:
+        seen = answering(ChildTimedOutError(-9, ""), ANSWER)
+        with pytest.raises(UnsupportedError, match="takes longer than 90 s") as raised:
+            compiler.compile_program(program, V6E, limit_s=90.0)
+        assert "--compile-limit 180" in str(raised.value.fix)
+        assert compiler.compile_program(program, V6E).hlo
         assert len(seen) == 2
 
     def test_a_missing_compiler_names_its_extra(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,9 +41,18 @@ def fit_lines(
             {"below": below if math.isfinite(below) else None, "slope_us": line.slope, "start_us": line.start}
             for below, line in found.lines.lines
         ]
+        few = found.lines.thin
+        thin = None if few is None else {"below": few[0], "slope_us": few[1].slope, "start_us": few[1].start}
         qualities = {"left_out": asdict(found.left_out), "in_sample": asdict(found.in_sample)}
         emit_json(
-            {"schema": "meshcast.calibration/1", "file": str(path), "device": device.name, "lines": lines, **qualities}
+            {
+                "schema": "meshcast.calibration/1",
+                "file": str(path),
+                "device": device.name,
+                "lines": lines,
+                "thin": thin,
+                **qualities,
+            }
         )
         return
     for name, each in (("shapes left out", found.left_out), ("in sample", found.in_sample)):
@@ -54,6 +63,9 @@ def fit_lines(
     for below, line in found.lines.lines:
         sides = f"sides below {below:.0f}" if math.isfinite(below) else "larger ones"
         typer.echo(f"{sides:16} {line.slope:.4g} us a cycle + {line.start:.4g} us")
+    if found.lines.thin is not None:
+        below, line = found.lines.thin
+        typer.echo(f"{f'm or n below {below}':16} {line.slope:.4g} us a word moved + {line.start:.4g} us")
     typer.echo(f"{path}: lines of {device.name} on {rows} x {columns} cells from {table.name}; use them by")
     typer.echo(
         f"  meshcast predict TARGET --on {device.name} --fidelity simulated --simulator scalesim-tpu --profile {path}"

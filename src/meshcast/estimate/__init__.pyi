@@ -97,6 +97,7 @@ from meshcast.estimate.systolic.model import LayerResult as LayerResult
 from meshcast.estimate.systolic_lines import FittedLines as FittedLines
 from meshcast.estimate.systolic_lines import LatencyLine as LatencyLine
 from meshcast.estimate.systolic_lines import ProductLines as ProductLines
+from meshcast.estimate.systolic_lines import words_moved as words_moved
 from meshcast.estimate.tpu.estimator import TpuAnalytical as TpuAnalytical
 from meshcast.estimate.tpu.parameters import TPU_COMPILER as TPU_COMPILER
 from meshcast.estimate.tpu.parameters import TPU_SCHEMA as TPU_SCHEMA

@@ -2,16 +2,19 @@
 
     cycles = min over swapping m and n of (2 R + C + m - 2) ceil(n / C) ceil(k / R)
     t = slope * cycles + start,   by the largest of m, n and k
+    t = slope * (m k + k n + m n) + start,   where the smaller of m and n is below a border, if there is one
 
-on an array of R x C cells whose weights stay (for a square one `3 S + m - 2`, as Dang et al., arXiv 2603.22535, write it). A
-file of fitted lines (`meshcast calibrate --systolic`) names the device that was measured, and is read back by `--simulator
-scalesim-tpu --profile FILE`.
+on an array of R x C cells whose weights stay (for a square one `3 S + m - 2`, as Dang et al., arXiv 2603.22535, write it).
+Few rows leave the array waiting for weights: such a product takes the memory's time, whatever its cycles; published lines have
+none of it. A file of fitted lines (`meshcast calibrate --systolic`) names the device that was measured, and is read back by
+`--simulator scalesim-tpu --profile FILE`.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,9 @@ class ProductLines:
     rows: int
     columns: int
     lines: tuple[tuple[float, LatencyLine], ...]
+    thin: tuple[int, LatencyLine] | None = (
+        None  # the rows or columns that thin products do not reach, and their line of words
+    )
 
     def cycles(self, m: int, n: int, k: int) -> int:
         """Cycles of a product, in the better of both orientations."""
@@ -57,7 +63,14 @@ class ProductLines:
 
     def microseconds(self, m: int, n: int, k: int) -> float:
         """A product of two matrices."""
+        if self.thin is not None and min(m, n) < self.thin[0]:
+            return self.thin[1].at(words_moved(m, n, k))
         return self.line(m, n, k).at(self.cycles(m, n, k))
+
+
+def words_moved(m: int, n: int, k: int) -> int:
+    """Elements of a product's operands and its result."""
+    return m * k + k * n + m * n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +93,10 @@ class FittedLines:
         for below, line in self.products.lines:
             text += ["", "[[product]]", *([f"below = {below:.0f}"] if math.isfinite(below) else [])]
             text += [f"slope = {line.slope!r}  # microseconds a cycle", f"start = {line.start!r}  # microseconds"]
+        if self.products.thin is not None:
+            below, line = self.products.thin
+            text += ["", "[thin]", f"below = {below}  # rows or columns, the fewer of both"]
+            text += [f"slope = {line.slope!r}  # microseconds a word", f"start = {line.start!r}  # microseconds"]
         write_whole(path, "\n".join(text) + "\n")
 
 
@@ -96,14 +113,13 @@ def read_fitted_lines(path: Path) -> FittedLines:
     if data.get("schema") != SCHEMA:
         raise InputError(f"its schema is {data.get('schema')!r}, not {SCHEMA!r}", where=str(path), fix=_FIX)
     try:
-        lines = tuple(
-            (float(p.get("below", math.inf)), LatencyLine(slope=float(p["slope"]), start=float(p["start"])))
-            for p in data["product"]
-        )
+        lines = tuple((float(p.get("below", math.inf)), _line(p)) for p in data["product"])
+        thin = (int(data["thin"]["below"]), _line(data["thin"])) if "thin" in data else None
         bounds = [below for below, _ in lines]
         if not lines or bounds != sorted(set(bounds)) or math.isfinite(bounds[-1]):
             raise ValueError("the sides that lines do not reach must grow, and the last line has none")
-        if any(not 0 <= number < math.inf for _, line in lines for number in (line.slope, line.start)):
+        every = [line for _, line in (*lines, *([thin] if thin else []))]
+        if any(not 0 <= number < math.inf for line in every for number in (line.slope, line.start)):
             raise ValueError("slopes and starts are finite numbers of zero or more")
         rows, columns = int(data["array_rows"]), int(data["array_columns"])
         if min(rows, columns) < 1:
@@ -111,10 +127,14 @@ def read_fitted_lines(path: Path) -> FittedLines:
         return FittedLines(
             device=str(data["device"]),
             source=str(data["source"]),
-            products=ProductLines(rows=rows, columns=columns, lines=lines),
+            products=ProductLines(rows=rows, columns=columns, lines=lines, thin=thin),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{type(error).__name__}: {error}", where=str(path), fix=_FIX) from error
+
+
+def _line(numbers: Mapping[str, Any]) -> LatencyLine:
+    return LatencyLine(slope=float(numbers["slope"]), start=float(numbers["start"]))
 
 
 _FIX = "give a file that meshcast calibrate --systolic has written"

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_lines_that_made_the_times_are_found_again() -> None:
     assert found.left_out.rows == found.in_sample.rows == len(SIDES) ** 3
     assert found.left_out.median_error < 1e-6
     assert found.left_out.r_squared == pytest.approx(1)
+
+
+def test_thin_products_have_a_line_of_the_words_that_they_move(tmp_path: Path) -> None:
+    true = replace(TRUE, lines=TRUE.lines[1:], thin=(128, LatencyLine(slope=2e-6, start=0.5)))
+    found = fitted_lines(measured(true), 128, 128, where="here").lines
+    assert found.thin is not None
+    assert found.thin[0] == 128
+    assert found.thin[1].slope == pytest.approx(2e-6, rel=1e-6)
+    assert found.microseconds(1, 4096, 4096) == pytest.approx(2e-6 * (4096 + 4096**2 + 4096) + 0.5)
+    written = tmp_path / "thin.systolic.toml"
+    FittedLines(device="tpu-v6e", source="here", products=found).save(written)
+    assert read_fitted_lines(written).products == found
 
 
 def test_rows_left_out_are_judged_by_others() -> None:

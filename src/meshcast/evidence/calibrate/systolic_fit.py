@@ -4,7 +4,8 @@ Each regime of sizes, by the largest side, has the line of least squared relativ
 
     min over slope, start >= 0 of  sum ((slope cycles + start) / t - 1)^2,
 
-and the borders between regimes, at most two, are those powers of two that Bayes' information criterion prefers. How good that
+and the borders between regimes, at most two, are those powers of two that Bayes' information criterion prefers. It also says
+whether thin products, of fewer rows or columns than a border, have a line of the words that they move instead. How good that
 is, rows left out say first: shapes are dealt into five parts, and each is predicted by lines and borders fitted to the others.
 After Dang et al., "SCALE-Sim TPU" (arXiv 2603.22535), whose borders are 128 and 1024.
 """
@@ -15,7 +16,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import InputError, MeshcastError
-from meshcast.estimate import LatencyLine, ProductLines
+from meshcast.estimate import LatencyLine, ProductLines, words_moved
 from meshcast.evidence.validate.csv_rows import Cells, csv_rows
 from meshcast.evidence.validate.ops.rows import RowChoice, chosen_rows, device_of, read_op_rows
 from meshcast.hardware import Device
@@ -158,26 +159,62 @@ def fitted_lines(products: Sequence[MeasuredProduct], rows: int, columns: int, *
 
 
 def _fit(products: Sequence[MeasuredProduct], rows: int, columns: int) -> ProductLines:
-    """The lines of the borders that explain most for their number of parameters."""
+    """The lines that explain most for their number of parameters, with or without one of thin products."""
     array = ProductLines(rows=rows, columns=columns, lines=())
-    cycles = np.array([array.cycles(each.m, each.n, each.k) for each in products], dtype=np.float64)
     times = np.array([each.time_us for each in products])
+    cycles = np.array([array.cycles(each.m, each.n, each.k) for each in products], dtype=np.float64)
+    words = np.array([words_moved(each.m, each.n, each.k) for each in products], dtype=np.float64)
+    widths = np.array([min(each.m, each.n) for each in products])
     sides = np.array([max(each.m, each.n, each.k) for each in products])
-    borders = [2**power for power in range(1, int(sides.max()).bit_length() + 1)]
-    best: tuple[float, tuple[tuple[float, LatencyLine], ...]] = (math.inf, ())
+    found = _by_cycles(cycles, times, sides)
+    best = (_criterion(found.missed, len(times), found.parameters), replace(array, lines=found.lines))
+    for below in _powers(int(widths.max())):
+        thin = widths < below
+        if min(thin.sum(), (~thin).sum()) < LEAST_ROWS:
+            continue
+        found, line = _by_cycles(cycles[~thin], times[~thin], sides[~thin]), _line(words[thin], times[thin])
+        missed = found.missed + float(np.sum(((line.slope * words[thin] + line.start) / times[thin] - 1) ** 2))
+        criterion = _criterion(missed, len(times), found.parameters + 3)
+        best = min(best, (criterion, replace(array, lines=found.lines, thin=(below, line))), key=lambda each: each[0])
+    return best[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Regimes:
+    """Lines of regimes with the sum of their squared relative errors, and how many numbers they have."""
+
+    lines: tuple[tuple[float, LatencyLine], ...]
+    missed: float
+    parameters: int
+
+
+def _powers(most: int) -> list[int]:
+    """Powers of two up to the first beyond a number."""
+    return [2**power for power in range(1, most.bit_length() + 1)]
+
+
+def _criterion(missed: float, count: int, parameters: int) -> float:
+    """Bayes' information criterion."""
+    return count * math.log(max(missed / count, 1e-12)) + parameters * math.log(count)
+
+
+def _by_cycles(
+    cycles: npt.NDArray[np.float64], times: npt.NDArray[np.float64], sides: npt.NDArray[np.int64]
+) -> _Regimes:
+    """The regimes of sizes that explain most for their number of parameters."""
+    best: tuple[float, _Regimes] = (math.inf, _Regimes(lines=(), missed=math.inf, parameters=0))
     for count in range(MOST_BORDERS + 1):
-        for chosen in itertools.combinations(borders, count):
+        for chosen in itertools.combinations(_powers(int(sides.max())), count):
             bounds = [*map(float, chosen), math.inf]
             regime = np.searchsorted(np.array(bounds), sides, side="right")
-            if np.bincount(regime, minlength=len(bounds)).min() < min(LEAST_ROWS, len(products)):
+            if np.bincount(regime, minlength=len(bounds)).min() < min(LEAST_ROWS, len(times)):
                 continue
             lines = [_line(cycles[regime == each], times[regime == each]) for each in range(len(bounds))]
             guessed = np.array([lines[each].at(x) for each, x in zip(regime, cycles, strict=True)])
-            error = float(np.mean((guessed / times - 1) ** 2))
-            parameters = 2 * len(bounds) + count
-            criterion = len(times) * math.log(max(error, 1e-12)) + parameters * math.log(len(times))
-            best = min(best, (criterion, tuple(zip(bounds, lines, strict=True))), key=lambda found: found[0])
-    return ProductLines(rows=rows, columns=columns, lines=best[1])
+            missed, parameters = float(np.sum((guessed / times - 1) ** 2)), 2 * len(bounds) + count
+            made = _Regimes(lines=tuple(zip(bounds, lines, strict=True)), missed=missed, parameters=parameters)
+            best = min(best, (_criterion(missed, len(times), parameters), made), key=lambda each: each[0])
+    return best[1]
 
 
 def _line(cycles: npt.NDArray[np.float64], times: npt.NDArray[np.float64]) -> LatencyLine:

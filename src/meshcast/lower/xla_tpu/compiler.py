@@ -8,7 +8,15 @@ import re
 from importlib import metadata
 from typing import Any
 
-from meshcast.base import Child, ChildCrashedError, ChildFailedError, InfeasibleError, UnsupportedError, how_to_install
+from meshcast.base import (
+    Child,
+    ChildCrashedError,
+    ChildFailedError,
+    ChildTimedOutError,
+    InfeasibleError,
+    UnsupportedError,
+    how_to_install,
+)
 from meshcast.hardware import Device
 from meshcast.lower.compilation import Compilation, compilation, compiled_once, first_sentence
 from meshcast.lower.xla_tpu.topology import missing_facts, topology
@@ -103,6 +111,12 @@ def _compiled(header: dict[str, Any], data: bytes, timeout_s: float) -> dict[str
         return dict(json.loads(_child.request(header, data, timeout_s=timeout_s)))
     except ChildFailedError as error:
         message = str(error)
+    except ChildTimedOutError as error:  # not kept: on another day the machine may be idle
+        raise UnsupportedError(
+            f"the TPU compiler takes longer than {timeout_s:g} s for this program",
+            where="--lowering compiled",
+            fix=f"allow it more (--compile-limit {2 * timeout_s:g}), or use --fidelity analytical",
+        ) from error
     except ChildCrashedError as error:  # not kept: the same program may pass the next time, or on a larger machine
         raise UnsupportedError(
             f"the TPU compiler died, {first_sentence(str(error))}",

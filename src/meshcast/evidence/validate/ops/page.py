@@ -43,8 +43,9 @@ device time, B noisy or derived, C host wall time or suspect.
 """
 _PEER = """\
 [SCALE-Sim TPU](https://arxiv.org/abs/2603.22535) is a published model of TPU v4: straight lines that its authors fitted to
-most of these very rows (`meshcast.estimate.scalesim_tpu`). No parameter of our kernels was
-fitted to a TPU v4; those of its links were, on the collectives among these rows.
+most of these very rows (`meshcast.estimate.scalesim_tpu`). Four parameters of our kernels were set on some of them (what
+turning f16 into f32 and back costs, and a copy's latency; `docs/tpu.md` says which rows were set apart), and those of its
+links on the collectives.
 """
 
 

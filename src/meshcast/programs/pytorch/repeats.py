@@ -86,9 +86,7 @@ class _Repeats:
         if found is None:
             reads = [self.stand_in(each, order) for each in maker.reads]
             gives = tuple(self._renamed(maker, each) for each in maker.gives)
-            found = replace(
-                maker, number=next(self._numbers), phase="backward", reads=reads, gives=gives, users=[]
-            )
+            found = replace(maker, number=next(self._numbers), phase="backward", reads=reads, gives=gives, users=[])
             self._made[maker.number] = found
             order.append(found)
         return found, self._renamed(maker, view)

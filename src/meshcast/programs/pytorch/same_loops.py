@@ -1,4 +1,4 @@
-"""Calls that compute what another one has computed: AOTAutograd runs them once (`torch/_functorch/compile_utils.py`, `fx_graph_cse`).
+"""Calls that compute what another one has computed: AOTAutograd runs them once (`fx_graph_cse`, `torch/_functorch`).
 
 Autocast casts an activation for every product that reads it, and masks are made for every layer: a compiled step does so once.
 
@@ -37,7 +37,11 @@ class SameLoops:
             op: An elementwise call.
             makers: For each tensor it takes, which write of it the call reads.
         """
-        if not op.takes or op.name.endswith("_") or any(view.storage in {v.storage for v in op.takes} for view in op.gives):
+        if (
+            not op.takes
+            or op.name.endswith("_")
+            or any(view.storage in {v.storage for v in op.takes} for view in op.gives)
+        ):
             return False
         told = tuple(sorted((name, str(value)) for name, value in op.told.items()))
         shapes = tuple((view.shape, view.strides, view.dtype) for view in op.gives)

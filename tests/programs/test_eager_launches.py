@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from meshcast.programs.pytorch.allocator import WORKSPACE, eager_peak
@@ -75,7 +77,7 @@ def test_aten_convolves_channels_one_by_one(what: str, elements: int, each: floa
     """Seconds by elements and taps, not by bytes: bf16 and fp32 alike; not in fp16 of 32 channels, which is cuDNN's."""
     for dtype, own in (("bfloat16", True), ("float32", True), ("float16", False)):
         image, weight = dense(0, 64, 64, 256, 4, dtype=dtype), dense(1, 64, 1, 3, 3, dtype=dtype)
-        told = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 64}
+        told: dict[str, Any] = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 64}
         out = dense(2, 64, 64, 256, 4, dtype=dtype)
         if what == "forward":
             op = call("convolution", (image, weight), (out,), **told)

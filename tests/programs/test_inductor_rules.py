@@ -38,6 +38,21 @@ def test_what_is_not_kept_stands_in_the_backward_pass_again() -> None:
     assert reader.reads[1] == (again, again.gives[0])
 
 
+def test_long_chains_are_computed_again() -> None:
+    """Four thousand loops between what is kept and the backward pass: more than Python calls itself."""
+    x, w, a, g = dense(0, 64), dense(1, 64), dense(2, 64), dense(3, 64)
+    links = [dense(i, 64) for i in range(10, 4010)]
+    chain = [call("mul", (before,), (after,)) for before, after in zip((a, *links), links, strict=False)]
+    step = recording(
+        call("mm", (x, w), (a,)), *chain, call("mul", (g, links[-1]), (dense(4, 64),), phase="backward"),
+        held=HELD, returned=(),
+    )  # fmt: skip
+    pieces = Pieces(step).all
+    found, _ = with_repeats(pieces, {0})
+    assert sum(piece.phase == "backward" for piece in found) == 4001
+    assert len(Compiled(step).launches()) < 4001
+
+
 def test_same_calls_are_done_once() -> None:
     """Autocast casts a value for each of three products: one cast, unless the value was written in between."""
     x = dense(0, 512, 512)

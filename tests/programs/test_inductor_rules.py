@@ -70,6 +70,24 @@ def test_same_calls_are_done_once() -> None:
     assert {launch.takes[0].storage for launch in made if launch.name == "extern_mm"} == {2, 3}
 
 
+def test_same_numbers_are_one_and_what_was_written_over_is_not() -> None:
+    """Masks of two layers, each with a number of its own: one mask. A product that was added to is not the product any more."""
+    x, w = dense(0, 512, 512), dense(1, 512, 512)
+    ops = []
+    for number, masked, result in ((2, 3, 4), (5, 6, 7)):
+        ops += [
+            call("scalar_tensor", (), (dense(number),), s=0.0),
+            call("mul", (x, dense(number)), (dense(masked, 512, 512),)),
+            call("mm", (dense(masked, 512, 512), w), (dense(result, 512, 512),)),
+        ]
+    results = (dense(4, 512, 512), dense(7, 512, 512))
+    made = Compiled(recording(*ops, held=HELD, returned=results)).launches()
+    assert {launch.takes[0].storage for launch in made if launch.name == "extern_mm"} == {3}
+    ops.insert(3, call("add_", (dense(3, 512, 512),), (dense(3, 512, 512),)))
+    made = Compiled(recording(*ops, held=HELD, returned=results)).launches()
+    assert {launch.takes[0].storage for launch in made if launch.name == "extern_mm"} == {3, 6}
+
+
 def test_a_comparison_is_kept_as_bytes() -> None:
     """Of `relu(x w)`, which a dropout follows, the backward pass needs to know only where it was above 0."""
     x, w, a, b, c, g, h = (dense(i, 512, 512) for i in (0, 1, 2, 3, 4, 5, 6))

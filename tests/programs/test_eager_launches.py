@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from meshcast.programs.pytorch.allocator import WORKSPACE, eager_peak
-from meshcast.programs.pytorch.code_shapes import CHANNEL_STATISTICS, UNROLLED, by_channel
+from meshcast.programs.pytorch.code_shapes import UNROLLED, by_channel
 from meshcast.programs.pytorch.eager import eager_launches
 from meshcast.programs.pytorch.hosted import eager_host
 from meshcast.programs.pytorch.launched import Launch
@@ -64,7 +66,34 @@ def test_batch_norm_has_a_block_for_each_channel() -> None:
         "batch_norm_update_stats",
         "batch_norm_transform_input",
     ]
-    assert made[0].share == by_channel(image, rate=CHANNEL_STATISTICS) < by_channel(dense(0, 32, 256, 56, 56))
+    share, extra = by_channel(image, "statistics")
+    assert (made[0].share, made[0].extra) == (share, extra)
+    assert extra == pytest.approx(32 * 56 * 56 * 0.77e-9)  # 64 blocks beside each other, an element after the other
+    assert by_channel(dense(0, 32, 1056, 56, 56), "statistics")[1] == pytest.approx(2 * extra)  # 528 run at once
+
+
+@pytest.mark.parametrize(("what", "elements", "each"), [("forward", 256, 6.1 + 9 * 0.43), ("weight", 256, 9 * 2.15)])
+def test_aten_convolves_channels_one_by_one(what: str, elements: int, each: float) -> None:
+    """Seconds by elements and taps, not by bytes: bf16 and fp32 alike; not in fp16 of 32 channels, which is cuDNN's."""
+    for dtype, own in (("bfloat16", True), ("float32", True), ("float16", False)):
+        image, weight = dense(0, 64, 64, 256, 4, dtype=dtype), dense(1, 64, 1, 3, 3, dtype=dtype)
+        told: dict[str, Any] = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 64}
+        out = dense(2, 64, 64, 256, 4, dtype=dtype)
+        if what == "forward":
+            op = call("convolution", (image, weight), (out,), **told)
+        else:
+            op = call(
+                "convolution_backward",
+                (out, image, weight),
+                (weight,),
+                phase="backward",
+                output_mask=(False, True, False),
+                **told,
+            )
+        (made,) = (launch for launch in eager_launches(op) if launch.name.startswith("conv_depthwise"))
+        moved = sum(view.bytes for view in (*made.takes, *made.gives))
+        expected = 64 * 64 * elements * 4 * each * 1e-12 - moved / 4.2e12
+        assert made.extra == pytest.approx(expected if own else 0.0)
 
 
 @pytest.mark.parametrize(("dtype", "kernel", "copies"), [("bfloat16", 3, 3), ("bfloat16", 1, 0), ("float32", 3, 0)])

@@ -62,7 +62,7 @@ def test_products_run_in_full_precision_and_convolutions_may_not() -> None:
     assert (shape.m, shape.n, shape.k, shape.precision, shape.padded) == (128, 32, 64, "HIGHEST", False)
 
 
-@pytest.mark.parametrize("groups", [1, 16])
+@pytest.mark.parametrize("groups", [1, 8])
 def test_the_passes_of_a_convolution_do_the_same_work(groups: int) -> None:
     image, weight, out = dense(0, 4, 16, 28, 28), dense(1, 32, 16 // groups, 3, 3), dense(2, 4, 32, 14, 14)
     told: dict[str, Any] = {"stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "groups": groups}
@@ -92,6 +92,23 @@ def test_memory_and_host_of_the_recording_are_the_programs() -> None:
     assert alone.step_time_s is not None
     assert found.step_time_s == pytest.approx(2 * 26e-6, rel=0.01)  # two calls of 21 and 5 us
     assert found.step_time_s > fast.step_time_s > alone.step_time_s
+
+
+def test_intervals_are_the_hosts_where_it_is_waited_for_and_the_devices_where_it_is_not() -> None:
+    """A host 1.7 times faster or slower moves both ends of a step of small kernels, and neither of one of large ones."""
+
+    def ends(elements: int) -> tuple[float, float]:
+        x, a, b = (dense(i, elements) for i in range(3))
+        step = recording(call("relu", (x,), (a,)), call("relu", (a,), (b,)), held={0: "input"}, returned=(b,))
+        found = predict(meshcast.load(text(step).encode()), Options(on="h200", levers=False))
+        assert found.interval_s is not None
+        assert found.step_time_s is not None
+        return found.interval_s[0] / found.step_time_s, found.interval_s[1] / found.step_time_s
+
+    assert ends(1 << 10) == pytest.approx((1 / 1.7, 1.7), rel=0.01)
+    low, high = ends(1 << 30)
+    assert 0.6 < low < 1 / 1.14
+    assert 1.14 < high < 1.6
 
 
 def test_rows_down_columns_and_attention_are_read() -> None:

@@ -8,9 +8,9 @@ the device is done.
 
 Costs are those of a virtual machine with one H200 (PyTorch 2.11), by the wall times of a host-bound inference (Swin) and a
 host-bound training step (Qwen3), autocast's by BERT's. What compiled calls cost relative to each other was measured on chains of
-small layers (`benchmarks/torch_host.py`: a product 35 us, a Triton kernel 18, a convolution 45 and 6 a launch, a parameter with a
-gradient 17 to 25) and on ten steps that wait for the host, which see Triton's cheaper and parameters dearer than that; how slow the
-host is, by Qwen3, ConvNeXt, ResNet-50 and MobileNet. Servers differ by a factor of three: `fast` stands for bare metal with a
+small layers (`benchmarks/torch_host.py`: a product 35 us, a Triton kernel 18, a convolution 45 and 6 a launch, a parameter with
+a gradient 17 to 25) and on ten steps that wait for the host, which see Triton's cheaper and parameters dearer than that; how slow
+the host is, by Qwen3, ConvNeXt, ResNet-50 and MobileNet. Servers differ by a factor of three: `fast` stands for bare metal with a
 high clock.
 """
 
@@ -41,7 +41,9 @@ class CallCosts:
     parameter: float = 10e-6  # of Python, for each parameter that an optimizer updates
     kernel: float = 5e-6  # every launch
     convolution: float = 40e-6  # a plan of cuDNN's from compiled code: looked up by its shapes, its workspace, its run
-    gradient: float = 35e-6  # a parameter's way through compiled passes: guards, checks of strides, what autograd adds up
+    gradient: float = (
+        35e-6  # a parameter's way through compiled passes: guards, checks of strides, what autograd adds up
+    )
     graph: float = 200e-6  # guards, AOTAutograd's wrappers, autograd's own node
 
     def scaled(self, factor: float) -> CallCosts:

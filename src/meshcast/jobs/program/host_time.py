@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshcast.estimate import EstimatedKernels
 from meshcast.lower import LoweredProgram
 from meshcast.programs import Role
 from meshcast.simulate import (
@@ -68,13 +69,25 @@ def _issued_by_framework(run: Run, step: FrameworkStep) -> float:
     return issued_step(launch_seconds(run, step), step.host, call_costs(run.options.run.host))
 
 
-def launch_seconds(run: Run, step: FrameworkStep) -> list[float]:
-    """Seconds of each launch of a step that a framework issues op by op, with the device's pause before it."""
+def issued_at(run: Run, kernels: EstimatedKernels, host_factor: float) -> float:
+    """Seconds of a step that a framework issues op by op, with other times of its kernels and a host so many times as slow."""
+    step = run.lowered.workload.step
+    assert step is not None
+    costs = call_costs(run.options.run.host).scaled(host_factor)
+    return issued_step(launch_seconds(run, step, kernels), step.host, costs)
+
+
+def launch_seconds(run: Run, step: FrameworkStep, kernels: EstimatedKernels | None = None) -> list[float]:
+    """Seconds of each launch of a step that a framework issues op by op, with the device's pause before it.
+
+    Of `kernels`, else of the run's own at the full clock.
+    """
+    kernels = kernels or run.full_clock
     pause = run.full_clock.gap + LOOSE_GAP * run.device.launch_latency_s
     seconds = [0.0] * len(step.host)
     for kernel, count in run.lowered.schedule.walk():
         _, _, number = kernel.name.rpartition(".")
-        seconds[int(number)] += count * (run.full_clock[kernel].time + pause)
+        seconds[int(number)] += count * (kernels[kernel].time + pause)
     return seconds
 
 

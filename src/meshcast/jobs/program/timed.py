@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshcast.base import copier
 from meshcast.estimate import idle_watts
-from meshcast.jobs.program.host_time import leading_seconds
+from meshcast.jobs.program.host_time import issued_at, leading_seconds
 from meshcast.jobs.program.known_steps import known_step
 from meshcast.jobs.program.power_cap import capped_energy
 from meshcast.jobs.program.uneven_devices import speeds_without_effect
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 # Host time of the same program differs by this factor, either way, between the servers that we measured on.
 HOST_FACTOR = 1.4
-# The same for a framework that calls op by op: of two virtual hosts one took half as long (`docs/pytorch.md`).
-CALLS_FACTOR = 2.2
+# The same for a framework that calls op by op: hosts of four sittings took 0.6 to 1.5 times the default (`docs/pytorch.md`).
+CALLS_FACTOR = 1.7
+# What the device takes for a framework's own kernels, as a whole, is told no better than this: their rates are of few models.
+OWN_CODE_FACTOR = 1.15
 
 
 def timed_prediction(run: Run) -> Prediction:
@@ -126,7 +128,8 @@ def _fallback_notes(run: Run) -> list[str]:
 def interval_of(run: Run) -> tuple[float, float]:
     """The step simulated with every kernel at its lower, and at its upper end."""
     ends = []
-    host_factor = HOST_FACTOR if run.lowered.workload.step is None else CALLS_FACTOR
+    framework = run.lowered.workload.step is not None and bool(run.host)
+    host_factor = CALLS_FACTOR if framework else HOST_FACTOR
     for end, factor, start_s in (
         ("low", 1 / NETWORK_FACTOR, -NETWORK_START_S),
         ("high", NETWORK_FACTOR, NETWORK_START_S),
@@ -135,8 +138,17 @@ def interval_of(run: Run) -> tuple[float, float]:
         network = OnNetwork(model=run.network_model, factor=factor, start_s=start_s)
         device = _duration(run, replace(run.kernels, by_key=shifted), network)
         waited = _waited(run, device)
-        issuing = (run.host - run.asking[0]) * (1 / host_factor if end == "low" else host_factor) if run.host else 0.0
-        ends.append(max(device + run.pauses, issuing + waited))
+        slower = 1 / host_factor if end == "low" else host_factor
+        if framework:
+            least, most = OWN_CODE_FACTOR**-1, OWN_CODE_FACTOR
+            full = {
+                key: e.taking(min(e.low, e.time * least) if end == "low" else max(e.high, e.time * most))
+                for key, e in run.full_clock.by_key.items()
+            }
+            issuing = issued_at(run, replace(run.full_clock, by_key=full), slower)
+        else:
+            issuing = (run.host - run.asking[0]) * slower if run.host else 0.0
+        ends.append(issuing if framework else max(device + run.pauses, issuing + waited))
     return min(ends[0], run.timeline.duration), max(ends[1], run.timeline.duration)
 
 

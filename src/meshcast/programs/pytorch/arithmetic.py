@@ -96,6 +96,14 @@ MOVES = _table(
 )
 
 
+# Of those, the ones that read an element's neighbours too: what they read is in memory before they begin.
+WINDOWED = frozenset(
+    name
+    for name in MOVES
+    if name.startswith(("avg_pool", "max_pool", "_adaptive_avg_pool", "upsample", "reflection_pad"))
+)
+
+
 def plain_name(name: str) -> str:
     """An operator's name without the mark of those that write into their first operand."""
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name

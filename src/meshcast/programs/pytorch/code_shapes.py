@@ -49,14 +49,24 @@ _TAPS = {
     "weight": 7.3e12,
 }  # their multiply-adds a second, of large windows (ConvNeXt's)
 
+# ATen's own convolutions of single channels that lie first (`DepthwiseConv2d.cu`), a thread an element: seconds an element, and
+# for each tap of the window more; gradients of weights, a block a tap, go by taps alone. In bf16 and fp32 alike (MobileNetV2
+# and V3, MNASNet, ShuffleNet, MaxViT: within 12 %).
+_ONE_CHANNEL = {"forward": (6.1e-12, 0.43e-12), "data": (15e-12, 0.18e-12), "weight": (0.0, 2.15e-12)}
+
 SMALL_BLOCK = 0.85e-9  # seconds a block of 128 threads with next to nothing to do (0.77 to 0.96 in DLRM's `index_put`)
 ROW = 1.1e-9  # seconds a row where each has a block of its own
 WARP_ROW = 0.18e-9  # where a warp does one or two
 SUM_ROWS = 3e-6  # seconds that a norm's moments over rows take at least beside their bytes
 SUM_COLUMNS = 12e-6  # the same of a norm's sums down columns: parts wait for each other
-_CHANNEL = 2.4e9  # bytes a second of one block, where a channel has one
-CHANNEL_STATISTICS = 1.65e9  # the same where each number renews a mean and a variance (Welford)
-CUDNN_CHANNEL = 7.9e9  # of cuDNN's batch norm in training, which reads and writes images once
+# Batch norms in training where a channel, which lies in one piece, is one block's: seconds an element of it, and the rate of
+# all blocks together. Of ATen's five models in bf16 (ResNet-50 and -101, Wide ResNet, MobileNetV2, RegNet: within 7 %), of
+# cuDNN's three in fp32 (DenseNet, MNASNet, ShuffleNet: within 8 %).
+_CHANNELS = {
+    "statistics": (0.77e-9, 2.15e12), "backward": (1.74e-9, 2.34e12),
+    "cudnn": (0.40e-9, 2.9e12), "cudnn backward": (1.26e-9, 3.8e12),
+}  # fmt: skip
+CUDNN_CHANNEL = 7.9e9  # bytes a second of one block of cuDNN's batch norm in training, as XLA calls it
 CUDNN_CHANNEL_BACKWARD = 5.4e9
 _CLOCK = 1.98e9  # of the H200 that these were measured on
 _BLOCKS = 528  # of them that run at once, four on each of 132 SMs
@@ -80,6 +90,20 @@ def tapped(takes: Sequence[View], gives: Sequence[View], *, taps: int, what: str
     return min(_DEPTHWISE, moved / (taps / _TAPS[what])) if taps and moved else 1.0
 
 
+def one_by_one(takes: Sequence[View], gives: Sequence[View], *, elements: int, taps: int, what: str) -> float:
+    """Seconds of ATen's convolution of single channels beyond those of its bytes: it takes `elements (a + b taps)` in all.
+
+    Args:
+        takes: Its operands.
+        gives: Its result.
+        elements: Of the result; of the image where its gradient is made.
+        taps: Pixels of a window.
+        what: `forward`, `data` or `weight`.
+    """
+    each, tap = _ONE_CHANNEL[what]
+    return max(0.0, elements * (each + tap * taps) - bytes_of([*takes, *gives]) / STREAM)
+
+
 def joined(takes: Sequence[View], gives: Sequence[View], *, dim: int) -> float:
     """The share of a concatenation along `dim`; 16 bytes move at a time where every piece lies so (`Shape.cu`)."""
     pieces = [view for view in takes if view.elements]
@@ -89,10 +113,18 @@ def joined(takes: Sequence[View], gives: Sequence[View], *, dim: int) -> float:
     return indexed(takes, gives, rate=_JOINED)
 
 
-def by_channel(view: View, *, rate: float = _CHANNEL) -> float:
-    """The share of a kernel with one block a channel, of `rate` bytes a second, of images that lie channel by channel."""
+def by_channel(view: View, what: str) -> tuple[float, float]:
+    """The share of a batch norm's kernel with a block a channel, and its seconds besides.
+
+    `t = n a max(1, C / _BLOCKS) + bytes / r`
+
+    Args:
+        view: Images that lie channel by channel, `n` elements in each of `C`.
+        what: `statistics` or `backward` of ATen's, `cudnn` or `cudnn backward`.
+    """
     channels = view.shape[1] if len(view.shape) > 1 else 1
-    return min(1.0, min(channels, _BLOCKS) * rate / STREAM)
+    each, rate = _CHANNELS[what]
+    return rate / STREAM, view.elements // max(1, channels) * each * max(1.0, channels / _BLOCKS)
 
 
 def channel_cycles(moved: float, channels: int, *, backward: bool) -> float:

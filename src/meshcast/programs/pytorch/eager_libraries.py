@@ -25,6 +25,7 @@ from meshcast.programs.pytorch.code_shapes import (
     TURNED,
     UNALIGNED,
     indexed,
+    one_by_one,
     tapped,
 )
 from meshcast.programs.pytorch.eager_rows import channels_last, summing
@@ -171,14 +172,33 @@ def depthwise_by_cudnn(launch: Launch) -> Launch:
     """A convolution of single channels that lie last (`conv2d_c1_k1_nhwc`): a loop over elements and the window's."""
     told = launch.told
     taps = math.prod(told["weight"][2:])
-    share = tapped(launch.takes, launch.gives, taps=math.prod(told["out"]) * taps, what=told["pass"])
-    sums = told["pass"] == "weight"
+    return _looped(launch, tapped(launch.takes, launch.gives, taps=math.prod(told["out"]) * taps, what=told["pass"]))
+
+
+def _depthwise_by_aten(launch: Launch) -> Launch:
+    """The same of channels that lie first."""
+    told = launch.told
+    elements = math.prod(told["image"] if told["pass"] == "data" else told["out"])
+    taps = math.prod(told["weight"][2:])
+    extra = one_by_one(launch.takes, launch.gives, elements=elements, taps=taps, what=told["pass"])
+    return replace(_looped(launch, 1.0), extra=extra)
+
+
+def _by_aten(told: dict[str, Any], image: View) -> bool:
+    """Whether ATen convolves channels one by one itself: channels first, unless in fp16 of 32 and more (`Convolution.cpp`)."""
+    half = image.dtype == "float16" and image.shape[1] >= _MANY
+    return depthwise(told) and len(image.shape) == 4 and not channels_last(image) and not half
+
+
+def _looped(launch: Launch, share: float) -> Launch:
+    """A convolution of single channels as a loop over elements, or as sums of them where it makes weights' gradients."""
+    sums = launch.told["pass"] == "weight"
     image = launch.takes[0].shape
     dims = tuple(d for d in range(len(image)) if d != 1)
     work = Arithmetic(ops=("multiply",), shape=image, reduced=dims) if sums else Arithmetic(ops=("multiply", "add"))
     return Launch(
         name=launch.name, form="reduce" if sums else "pointwise", takes=launch.takes, gives=launch.gives, stages=(work,),
-        share=share, op=launch.op,
+        told=launch.told, share=share, op=launch.op,
     )  # fmt: skip
 
 
@@ -188,7 +208,10 @@ def convolved(name: str, takes: tuple[View, ...], out: View, told: dict[str, Any
         yield from map(turning, takes)
     share = CUDNN if turned else _of_cudnn(told, takes[0])
     made = Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=share)
-    yield depthwise_by_cudnn(made) if depthwise(told) and channels_last(takes[0]) else made
+    if _by_aten(told, takes[0]):
+        yield _depthwise_by_aten(made)
+    else:
+        yield depthwise_by_cudnn(made) if depthwise(told) and channels_last(takes[0]) else made
     if turned:
         yield turning(out)
 

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from meshcast.programs.pytorch.code_shapes import (
-    CHANNEL_STATISTICS,
     COLUMNS,
-    CUDNN_CHANNEL,
-    CUDNN_CHANNEL_BACKWARD,
     NORMALISED,
     REGULAR_ROWS,
     ROW,
@@ -176,6 +173,7 @@ def _batch_norm(op: AtenOp) -> Iterator[Launch]:
     dims = tuple(d for d in range(len(view.shape)) if d != 1)
     training = op.told.get("training", True) and "no_training" not in op.name
     if training and _normalised_by_cudnn(view):
+        share, extra = by_channel(view, "cudnn")
         yield Launch(
             name="bn_fw_tr",
             form="reduce",
@@ -185,18 +183,21 @@ def _batch_norm(op: AtenOp) -> Iterator[Launch]:
                 Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),
                 Arithmetic(ops=("subtract", "multiply", "multiply", "add"), shape=view.shape),
             ),
-            share=by_channel(view, rate=CUDNN_CHANNEL),
+            share=share,
+            extra=extra,
         )
         return
     if training:
         statistics = op.gives[1:] or op.gives[:1]
+        share, extra = (COLUMNS, 0.0) if last else by_channel(view, "statistics")
         yield Launch(
             name="batch_norm_collect_statistics",
             form="reduce",
             takes=(view,),
             gives=statistics,
             stages=(Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),),
-            share=COLUMNS if last else by_channel(view, rate=CHANNEL_STATISTICS),
+            share=share,
+            extra=extra,
         )
         if half:
             yield pointwise("batch_norm_update_stats", statistics[:1], statistics[:1], ("multiply", "add"))
@@ -218,10 +219,10 @@ def _normalised_by_cudnn(view: View) -> bool:
 def _batch_norm_backward(op: AtenOp) -> Iterator[Launch]:
     view = op.takes[0]
     dims = tuple(d for d in range(len(view.shape)) if d != 1)
-    if _normalised_by_cudnn(view):
-        share = by_channel(view, rate=CUDNN_CHANNEL_BACKWARD)
+    if channels_last(view):
+        share, extra = COLUMNS / 2, 0.0
     else:
-        share = COLUMNS / 2 if channels_last(view) else by_channel(view) * 1.2
+        share, extra = by_channel(view, "cudnn backward" if _normalised_by_cudnn(view) else "backward")
     yield Launch(
         name="batch_norm_backward",
         form="reduce",
@@ -232,6 +233,7 @@ def _batch_norm_backward(op: AtenOp) -> Iterator[Launch]:
             Arithmetic(ops=("multiply", "subtract", "multiply"), shape=view.shape),
         ),
         share=share,
+        extra=extra,
     )
 
 

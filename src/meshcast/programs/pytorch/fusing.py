@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from meshcast.programs.pytorch.pieces import LoopPiece
 from meshcast.programs.pytorch.recorded import View
 
+Part = tuple[int, int, int]  # a storage, the place in it where a view begins, and its elements
 Reads = Callable[[LoopPiece], Sequence[tuple[LoopPiece | None, View]]]
 _MOST = 64  # pieces in one kernel (`max_fusion_size`)
 
@@ -51,7 +52,7 @@ def fused(pieces: Sequence[LoopPiece], reads: Reads) -> list[KernelGroup]:
     """Kernels in an order in which they can run."""
     groups: list[KernelGroup] = []
     of: dict[int, KernelGroup] = {}  # piece -> group
-    readers: dict[int, list[KernelGroup]] = {}  # storage -> groups that read it, the latest last
+    readers: dict[Part, list[KernelGroup]] = {}  # part of a storage -> groups that read it, the latest last
     drawn: dict[int, LoopPiece] = {}  # random numbers, which are drawn in the kernel that first reads them
     for piece in pieces:
         read = reads(piece)
@@ -80,7 +81,7 @@ def fused(pieces: Sequence[LoopPiece], reads: Reads) -> list[KernelGroup]:
         _join(chosen, piece, read, behind & ~(1 << chosen.number), groups)
         of[piece.number] = chosen
         for _, view in read:
-            known = readers.setdefault(view.storage, [])
+            known = readers.setdefault(_part(view), [])
             if chosen not in known[-4:]:
                 known.append(chosen)
     return _ordered(groups, of)
@@ -90,26 +91,31 @@ def _chosen(
     piece: LoopPiece,
     read: Sequence[tuple[LoopPiece | None, View]],
     makers: dict[int, KernelGroup],
-    readers: dict[int, list[KernelGroup]],
+    readers: dict[Part, list[KernelGroup]],
 ) -> KernelGroup | None:
     """The group that a piece joins: of those that make what it reads, or read the same, the one with most bytes in common."""
     if piece.kind == "library":
         return None
     common: dict[int, tuple[int, KernelGroup]] = {}
     for maker, view in read:
-        candidates = list(readers.get(view.storage, ())[-4:])
+        candidates = list(readers.get(_part(view), ())[-4:])
         if maker is not None and (own := makers.get(_number(maker, makers))) is not None:
             candidates.append(own)
         for group in candidates:
             before = common.get(group.number, (0, group))[0]
             common[group.number] = before + view.bytes, group
     for _, group in sorted(common.values(), key=lambda item: -item[0]):
-        if not group.fits(piece):
+        if not group.fits(piece) or (piece.windowed and group.number in makers):
             continue
         others = [other for number, other in makers.items() if number != group.number]
         if all(not other.behind >> group.number & 1 for other in others):
             return group
     return None
+
+
+def _part(view: View) -> Part:
+    """What kernels must have in common of a storage to be one for it: the queries and keys of one tensor are read by two."""
+    return view.storage, view.offset, view.elements
 
 
 def _number(maker: LoopPiece, makers: dict[int, KernelGroup]) -> int:

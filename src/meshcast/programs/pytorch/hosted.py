@@ -10,7 +10,7 @@ from meshcast.programs.pytorch.recorded import Recording
 
 # Views, calls, modules, casts, compiled kernels, library calls, parameters, waits, convolutions, gradients, graphs.
 Work = tuple[int, ...]
-_NONE: Work = (0,) * 11
+_NONE: Work = (0,) * 8  # what is left out at the end is not done
 
 
 def eager_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
@@ -29,7 +29,7 @@ def eager_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
         updated = 0
         if op.phase == "optimizer":
             updated, parameters = parameters, 0
-        work[first[number]] = (views, 1, modules, int(op.cast), 0, 0, updated, waits, 0, 0, 0)
+        work[first[number]] = (views, 1, modules, int(op.cast), 0, 0, updated, waits)
         views = modules = waits = 0
     return work
 

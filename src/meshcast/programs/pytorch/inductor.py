@@ -38,7 +38,7 @@ _ALL_READS = 8  # of any loop (`realize_acc_reads_threshold`)
 _STEPS = 30  # operations of any loop, loads and casts counted (`realize_opcount_threshold`)
 ROWS_SHARE, COLUMNS_SHARE = 0.8, 0.75  # of the memory's rate, in Triton's sums
 SCATTERED_SHARE = 0.75  # of loops that read in another order than they write
-_MET = 0.7e-6  # seconds beyond its bytes that a kernel over parts of sums takes: warps meet (1.3 to 3.2 us in ResNet-101 and BERT)
+_MET = 0.7e-6  # seconds beyond its bytes that a kernel over parts of sums takes (1.3 to 3.2 us in ResNet-101, BERT)
 _HALF = 2  # bytes of half precision
 SHORT_ROW = 0.1e-9  # seconds a row of fewer than 256 elements
 _PADDED = 256  # sizes of products from which rows are padded to multiples of 8 (`torch/_inductor/fx_passes/pad_mm.py`)
@@ -75,6 +75,8 @@ class Compiled:
         if not piece.users or any(user.kind == "library" for user in piece.users):
             return True
         reads = len(self.reads(piece))
+        if reads > 1 and any(user.windowed for user in piece.users):
+            return True
         long = self._steps_of(piece) > _STEPS
         return reads > _ALL_READS or long or (piece.uses > 1 and reads > _READS)
 
@@ -173,9 +175,19 @@ class Compiled:
             share = min(share, streaming_share(takes, gives, arithmetic_seconds(wide.elements, done, draws=draws)))
         launch = Launch(
             name=name, form="reduce" if sums else "pointwise", takes=tuple(takes), gives=tuple(gives), stages=tuple(stages),
-            share=share, extra=extra, op=first.place,
+            share=share, extra=extra, op=first.place, renews=self._renewed(group, inside),
         )  # fmt: skip
         return [launch, *(part for piece in sums for part in self._summed_again(piece, gives))]
+
+    def _renewed(self, group: KernelGroup, inside: set[int]) -> frozenset[int]:
+        """What results may be written over: what the loop that makes one reads itself (`decide_inplace_update`)."""
+        return frozenset(
+            view.storage
+            for piece in group.pieces
+            if self._is_written(piece, inside)
+            for maker, view in self.reads(piece)
+            if maker is None or maker.number not in inside
+        )
 
     def _summed_again(self, piece: LoopPiece, gives: Sequence[View]) -> Iterator[Launch]:
         """The kernels that add up the parts of a sum that is split."""
@@ -232,7 +244,7 @@ class Compiled:
                 "pointwise",
                 "reduce",
             ):  # a result takes the place of what its kernel is the last to read
-                ending = [view.storage for view in launch.takes if last[view.storage] == i]
+                ending = [s for s in (view.storage for view in launch.takes) if last[s] == i and s in launch.renews]
                 freed += [s for s in ending if any(real[s] == real[each] for each in made) and s not in made]
             op = recording.ops[launch.op]
             turned = launch.form == "convolution" and self._channels_last
@@ -252,7 +264,7 @@ def _compiled_call(launch: Launch, *, channels_last: bool) -> Launch:
     if launch.form == "product" and min(launch.told["m"], launch.told["n"], launch.told["k"]) >= _PADDED:
         padded = {name: -(-launch.told[name] // 8) * 8 for name in ("m", "n", "k")}
         return replace(launch, name=name, told={**launch.told, **padded})
-    if launch.name.startswith("conv_depthwise") and launch.form == "convolution" and channels_last:
+    if launch.name.startswith("conv_depthwise") and launch.told and channels_last:
         return replace(depthwise_by_cudnn(launch), name=name)
     if launch.form == "convolution" and channels_last:
         return replace(launch, name=name, share=CUDNN)  # no rows of pixels that could lie badly

@@ -53,6 +53,7 @@ class Launch:
     wait_cycles: float = 0.0
     turned: bool = False
     op: int = -1  # the call of the recording that it is for
+    renews: frozenset[int] = frozenset()  # storages that a result may be written over, element by element
 
 
 def pointwise(name: str, takes: Sequence[View], gives: Sequence[View], ops: tuple[str, ...]) -> Launch:

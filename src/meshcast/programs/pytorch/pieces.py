@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from meshcast.programs.pytorch.arithmetic import MOVES, POINTWISE, plain_name
+from meshcast.programs.pytorch.arithmetic import MOVES, POINTWISE, WINDOWED, plain_name
 from meshcast.programs.pytorch.eager_rows import SUMS, along_rows, normalised, reduced_dims
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
 from meshcast.programs.pytorch.same_loops import SameLoops
@@ -97,6 +97,11 @@ class LoopPiece:
             read = [i for i, (maker, _) in enumerate(user.reads) if maker is self]
             found += often if place in read else 1
         return found
+
+    @property
+    def windowed(self) -> bool:
+        """Whether an element's neighbours are read for it too."""
+        return plain_name(self.name) in WINDOWED
 
     @property
     def stages(self) -> list[int]:
@@ -237,7 +242,9 @@ class Pieces:
         value = takes[compared]
         self._next += 1
         mask = View(self._next, value.shape, value.strides, "bool", 0)
-        piece = self._add("loop", op, place, (value,), (mask,), shape=value.shape, ops=("compare",), name=f"{op.name}_mask")
+        piece = self._add(
+            "loop", op, place, (value,), (mask,), shape=value.shape, ops=("compare",), name=f"{op.name}_mask"
+        )
         piece.phase, piece.aside = "forward", True
         return (*takes[:compared], mask, *takes[compared + 1 :])
 

@@ -80,18 +80,30 @@ class _Repeats:
     def stand_in(self, read: Read, order: list[LoopPiece]) -> Read:
         """What a backward piece reads instead; pieces that are made for it are added to the order."""
         maker, view = read
-        if maker is None or maker.phase != "forward" or maker.number in self._kept or not repeatable(maker):
+        if maker is None or not self._repeats(maker):
             return read
-        found = self._made.get(maker.number)
-        if found is None:
-            reads = [self.stand_in(each, order) for each in maker.reads]
-            gives = tuple(self._renamed(maker, each) for each in maker.gives)
-            found = replace(
-                maker, number=next(self._numbers), phase="backward", reads=reads, gives=gives, users=[]
-            )
-            self._made[maker.number] = found
-            order.append(found)
-        return found, self._renamed(maker, view)
+        if maker.number not in self._made:
+            self._make(maker, order)
+        return self._made[maker.number], self._renamed(maker, view)
+
+    def _repeats(self, maker: LoopPiece) -> bool:
+        return maker.phase == "forward" and maker.number not in self._kept and repeatable(maker)
+
+    def _make(self, wanted: LoopPiece, order: list[LoopPiece]) -> None:
+        """Makes a piece anew, and before it all that it reads and that is not kept; without recursion, for chains are long."""
+        missing: dict[int, LoopPiece] = {}
+        waiting = [wanted]
+        while waiting:
+            piece = waiting.pop()
+            if piece.number not in missing and piece.number not in self._made:
+                missing[piece.number] = piece
+                waiting += [maker for maker, _ in piece.reads if maker is not None and self._repeats(maker)]
+        for _, piece in sorted(missing.items()):
+            reads = [self.stand_in(each, order) for each in piece.reads]
+            gives = tuple(self._renamed(piece, each) for each in piece.gives)
+            made = replace(piece, number=next(self._numbers), phase="backward", reads=reads, gives=gives, users=[])
+            self._made[piece.number] = made
+            order.append(made)
 
     def _renamed(self, maker: LoopPiece, view: View) -> View:
         key = maker.number, view.storage

@@ -1,4 +1,4 @@
-"""Calls that compute what another one has computed: AOTAutograd runs them once (`torch/_functorch/compile_utils.py`, `fx_graph_cse`).
+"""Calls that compute what another one has computed: AOTAutograd runs them once (`fx_graph_cse`, `torch/_functorch`).
 
 Autocast casts an activation for every product that reads it, and masks are made for every layer: a compiled step does so once.
 
@@ -18,6 +18,7 @@ class SameLoops:
 
     def __init__(self) -> None:
         self._first: dict[Hashable, tuple[View, ...]] = {}
+        self._keys: dict[int, Hashable] = {}  # of the calls that made storages
         self._stand_ins: dict[int, int] = {}
 
     def reading(self, op: AtenOp) -> AtenOp:
@@ -28,22 +29,28 @@ class SameLoops:
         )
         for view in op.gives:
             self._stand_ins.pop(view.storage, None)
+            self._first.pop(
+                self._keys.pop(view.storage, None), None
+            )  # what is written over stands for nothing any more
         return op if takes == op.takes else replace(op, takes=takes)
 
     def known(self, op: AtenOp, makers: Sequence[int]) -> bool:
         """Whether the same was computed before in the same pass from the same values, which then stands for it.
 
         Args:
-            op: An elementwise call.
+            op: An elementwise call, or one that makes a single number.
             makers: For each tensor it takes, which write of it the call reads.
         """
-        if not op.takes or op.name.endswith("_") or any(view.storage in {v.storage for v in op.takes} for view in op.gives):
+        if op.name.endswith("_") or not (op.takes or op.gives[0].elements == 1):
+            return False
+        if {view.storage for view in op.gives} & {view.storage for view in op.takes}:
             return False
         told = tuple(sorted((name, str(value)) for name, value in op.told.items()))
         shapes = tuple((view.shape, view.strides, view.dtype) for view in op.gives)
         key = (op.name, op.phase, op.takes, tuple(makers), told, shapes)
         first = self._first.setdefault(key, op.gives)
         if first is op.gives:
+            self._keys.update((view.storage, key) for view in op.gives)
             return False
         self._stand_ins.update({mine.storage: theirs.storage for mine, theirs in zip(op.gives, first, strict=True)})
         return True

@@ -1,8 +1,8 @@
 """Into how many parts Inductor splits a sum, so that few results keep all multiprocessors busy; free of torch.
 
-`Reduction.num_splits` (`torch/_inductor/ir.py`) and `reduction_split_factor` (`torch/_inductor/choices.py`): parts are summed by a
-first kernel, and they by a second. Moments of batch norms (`WelfordReduction`) are split again as long as the rule says so; other
-sums once.
+`Reduction.num_splits` (`torch/_inductor/ir.py`) and `reduction_split_factor` (`torch/_inductor/choices.py`): parts are summed by
+a first kernel, and they by a second. Moments of batch norms (`WelfordReduction`) are split again as long as the rule says so;
+other sums once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What Triton's kernels compute for each element, in instructions of one thread; free of torch.
 
-Kernels that stream wait for memory or for their arithmetic, whichever takes longer; those that sum rows load, compute and store one
-after the other, so that long arithmetic comes on top. Instructions of libdevice's functions are what measured kernels leave
+Kernels that stream wait for memory or for their arithmetic, whichever takes longer; those that sum rows load, compute and store
+one after the other, so that long arithmetic comes on top. Instructions of libdevice's functions are what measured kernels leave
 for them on one H200 (PyTorch 2.11): GELU at 0.69e12 elements a second and its gradient at 0.50e12 (ConvNeXt, RoBERTa, GPT-NeoX),
 rotary embeddings with their sines and cosines at 0.29e12 (Llama, GPT-NeoX), random bits in norms and softmaxes (BERT: ten rounds
 of Philox, Salmon et al. 2011).
@@ -16,8 +16,8 @@ from meshcast.programs.pytorch.recorded import View
 
 _LANES = 132 * 128 * 1.98e9  # instructions a second of the H200 whose kernels these are: cores and clock
 _FUNCTIONS = {
-    "erf": 34, "exponential": 12, "exponential_minus_one": 14, "log": 14, "log_plus_one": 16, "tanh": 20, "sine": 45, "cosine": 45,
-    "power": 30, "divide": 8, "sqrt": 8, "rsqrt": 8,
+    "erf": 34, "exponential": 12, "exponential_minus_one": 14, "log": 14, "log_plus_one": 16, "tanh": 20, "sine": 45,
+    "cosine": 45, "power": 30, "divide": 8, "sqrt": 8, "rsqrt": 8,
 }  # fmt: skip
 _PLAIN = 2  # an operation, with its share of conversions
 _AROUND = 6  # indices, bounds, the load and the store

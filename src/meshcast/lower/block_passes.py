@@ -39,6 +39,7 @@ from meshcast.lower.single_turns import turns_once, without_single_turns
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.small_kernels import clears_first, memset
 from meshcast.lower.strides import is_counter, with_kept_strides
+from meshcast.lower.swapped_products import with_swapped_products
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
 from meshcast.lower.turned_operands import with_turned_operands
 from meshcast.lower.updates import kept_targets
@@ -145,6 +146,17 @@ def sum_vector_products(draft: BlockDraft) -> None:
     draft.ops = with_summed_vectors(draft.ops, draft.values)
 
 
+def may_swap_products(draft: BlockDraft) -> bool:
+    """Whether a compiler may find transposes behind products; frameworks have none there, and add up gradients apart."""
+    return draft.program.layers == "scanned" and draft.kinds >= {OpKind.GEMM, OpKind.TRANSPOSE}
+
+
+def swap_products(draft: BlockDraft) -> None:
+    """`with_swapped_products`."""
+    shown = {draft.buffer[value] for value in draft.buffer}
+    draft.ops = with_swapped_products(draft.ops, draft.kept | shown)
+
+
 def order_products(draft: BlockDraft) -> None:
     """`with_products_order`."""
     draft.ops = with_products_order(draft.ops, draft.kept, draft.buffer, draft.values.tensors)
@@ -186,8 +198,11 @@ def lay_out_operands(draft: BlockDraft) -> None:
 
 
 def may_turn_operands(draft: BlockDraft) -> bool:
-    """Whether a block has products of more than plain matrices: of views, or over several dimensions."""
-    if OpKind.GEMM not in draft.kinds:
+    """Whether a block has products of more than plain matrices: of views, or over several dimensions.
+
+    Frameworks with arrays of their own for every layer choose orders themselves.
+    """
+    if OpKind.GEMM not in draft.kinds or draft.program.layers != "scanned":
         return False
     return bool(draft.program.aliases.views) or any(
         sum(map(len, parts)) > 2 for cost in draft.costs for parts in cost.parts

@@ -166,6 +166,12 @@ XLA_GPU = PassTable(
             block.has_vector_products,
         ),
         _Block(
+            "swapped products",
+            "a transpose of rows for columns behind a product is that of its operands swapped; before others ask for orders",
+            block.swap_products,
+            block.may_swap_products,
+        ),
+        _Block(
             "product order",
             "a transpose behind a product names its bytes; before loops are laid out by it",
             block.order_products,

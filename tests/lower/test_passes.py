@@ -98,7 +98,11 @@ def test_what_is_asked_for_decides_which_passes_apply() -> None:
         "loop copies",
         "fused copies",
     }  # nothing is lowered yet
-    assert idle(tables.XLA_GPU, replace(asked, layers="separate")) == {"loop copies", "fused copies"}
+    assert idle(tables.XLA_GPU, replace(asked, layers="separate")) == {
+        "donated copies",
+        "loop copies",
+        "fused copies",
+    }
     assert idle(tables.XLA_TPU, asked) == {"returned copies"}  # an eager framework returns the very tensor
     assert idle(tables.XLA_TPU, replace(asked, fusion="compiler")) == set()
 

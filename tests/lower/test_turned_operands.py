@@ -117,3 +117,25 @@ def test_pairs_that_are_summed_over_are_put_in_order_first() -> None:
         return jax.lax.dot_general(a, b, (((2, 1), (1, 0)), ((), ())))
 
     assert not turning(lower_function(backwards, spec(64, 16, 256), spec(16, 256, 1024)))
+
+
+def mapped(weights: jax.Array, x: jax.Array) -> jax.Array:
+    """A layer mapped over a batch: JAX multiplies (out, in) by (batch, in) and transposes the result."""
+    return jax.vmap(lambda row: weights @ row)(x)
+
+
+def test_a_product_that_only_a_transpose_of_rows_for_columns_reads_writes_it() -> None:
+    lowered = lower_function(mapped, spec(384, 256), spec(1024, 256))
+    assert not turning(lowered)
+    (product,) = products(lowered)
+    assert (product.m, product.n, product.k) == (1024, 384, 256)
+    assert (product.lhs_contracting_minor, product.rhs_contracting_minor) == (True, True)
+
+
+def test_a_product_that_others_read_as_well_is_transposed() -> None:
+    def both(weights: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        product = jax.lax.dot_general(weights, x, (((1,), (1,)), ((), ())))
+        return product, product.T
+
+    lowered = lower_function(both, spec(384, 256), spec(1024, 256))
+    assert len(turning(lowered)) == 1

@@ -8,6 +8,7 @@ from meshcast.lower.compiler_facts import Overflow as Overflow
 from meshcast.lower.convolutions import is_filter_gradient as is_filter_gradient
 from meshcast.lower.convolutions import is_filter_gradient_call as is_filter_gradient_call
 from meshcast.lower.deferred import with_deferred_sums as with_deferred_sums
+from meshcast.lower.donated_copies import outputs_in_place as outputs_in_place
 from meshcast.lower.fusion_rules import Fusion as Fusion
 from meshcast.lower.kernel import SCALAR_BYTES as SCALAR_BYTES
 from meshcast.lower.kernel import BranchStep as BranchStep

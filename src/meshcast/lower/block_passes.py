@@ -28,7 +28,6 @@ from meshcast.lower.multi_output import merge_outputs
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
 from meshcast.lower.ordering import order_for_memory
-from meshcast.lower.product_order import with_products_order
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
@@ -40,7 +39,6 @@ from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_alloc
 from meshcast.lower.small_kernels import clears_first, memset
 from meshcast.lower.strides import is_counter, with_kept_strides
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
-from meshcast.lower.turned_operands import with_turned_operands
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
 from meshcast.workload import Attention, Op, OpKind
@@ -145,11 +143,6 @@ def sum_vector_products(draft: BlockDraft) -> None:
     draft.ops = with_summed_vectors(draft.ops, draft.values)
 
 
-def order_products(draft: BlockDraft) -> None:
-    """`with_products_order`."""
-    draft.ops = with_products_order(draft.ops, draft.kept, draft.buffer, draft.values.tensors)
-
-
 def has_counters(draft: BlockDraft) -> bool:
     """Whether a block numbers elements in 64 bits."""
     return OpKind.GENERATE in draft.kinds and any(map(is_counter, draft.ops))
@@ -183,24 +176,6 @@ def lay_out_operands(draft: BlockDraft) -> None:
     """`with_laid_out_operands`; what a loop carries has the order that the loop gave it."""
     fixed = frozenset(draft.block.inputs)
     draft.ops = with_laid_out_operands(draft.ops, fixed, draft.values, draft.buffer, draft.kept)
-
-
-def may_turn_operands(draft: BlockDraft) -> bool:
-    """Whether a block has products of more than plain matrices: of views, or over several dimensions."""
-    if OpKind.GEMM not in draft.kinds:
-        return False
-    return bool(draft.program.aliases.views) or any(
-        sum(map(len, parts)) > 2 for cost in draft.costs for parts in cost.parts
-    )
-
-
-def turn_operands(draft: BlockDraft) -> None:
-    """`with_turned_operands`; what a loop carries has the order that the loop gave it."""
-    fixed = frozenset() if draft.looped else frozenset(draft.block.inputs)
-    known = draft.program.aliases
-    draft.ops = with_turned_operands(
-        draft.ops, fixed, draft.values, draft.buffer, known.views, known.transposed, draft.kept
-    )
 
 
 def find_stored_weights(draft: BlockDraft) -> None:

@@ -8,7 +8,7 @@ from meshcast.lower.lying import Lying, as_written, lies_together, reshaped, tra
 from meshcast.workload import Op, OpKind, Tensor
 
 TILE = 32  # elements: the shortest edge of a tile that XLA's autotuner tries on tensor cores
-_KNOWN = frozenset({OpKind.GEMM, OpKind.ELEMENTWISE})
+_ASKING = frozenset({OpKind.GEMM, OpKind.TRANSPOSE})
 
 
 class KnownOrders:
@@ -22,9 +22,21 @@ class KnownOrders:
     """
 
     def __init__(
-        self, fixed: Set[int], tensors: Sequence[Tensor], views: Mapping[int, Op], buffer: Mapping[int, int]
+        self,
+        ops: Sequence[Op],
+        fixed: Set[int],
+        tensors: Sequence[Tensor],
+        views: Mapping[int, Op],
+        buffer: Mapping[int, int],
     ) -> None:
-        """Begins with what is fixed."""
+        """Begins with what is fixed; of the ops only arithmetic on as many elements as products and transposes read is noted."""
+        self._asked = {
+            tensors[value].elements
+            for op in ops
+            if op.cost.kind in _ASKING
+            for value in op.operands
+            if buffer.get(value, value) not in fixed
+        }
         self.fixed = fixed
         self.tensors = tensors
         self.views = views
@@ -32,11 +44,14 @@ class KnownOrders:
         self._made: dict[int, Lying | None] = {}
 
     def note(self, op: Op) -> None:
-        """Remembers what an op has written."""
-        if op.cost.kind not in _KNOWN or len(op.results) != 1:
+        """Remembers what a product or arithmetic has written."""
+        if len(op.results) != 1:
             return
         result = op.results[0]
-        shape = self.tensors[result].shape
+        tensor = self.tensors[result]
+        if tensor.elements not in self._asked:
+            return
+        shape = tensor.shape
         if op.cost.kind is OpKind.GEMM:
             if op.cost.parts:
                 (batch, own, _), _ = op.cost.parts

@@ -30,7 +30,8 @@ class Lying(NamedTuple):
 
 def as_written(shape: Sequence[int], *, columns: int | None = None) -> Lying:
     """Row by row; of a product's result that may lie by columns as well, `columns` is the first dimension of these."""
-    sizes, dims = [], []
+    sizes: list[int] = []
+    dims: list[tuple[int, ...]] = []
     for size in shape:
         dims.append((len(sizes),) if size > 1 else ())
         if size > 1:

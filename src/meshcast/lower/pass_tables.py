@@ -8,6 +8,7 @@ works on those. `PassTable.program` works on the whole schedule in the end. No p
 from __future__ import annotations
 
 from meshcast.lower import block_passes as block
+from meshcast.lower import product_passes as product
 from meshcast.lower import program_passes as whole
 from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
 from meshcast.lower.draft import BlockDraft, ProgramDraft
@@ -166,17 +167,23 @@ XLA_GPU = PassTable(
             block.has_vector_products,
         ),
         _Block(
+            "swapped products",
+            "a transpose of rows for columns behind a product is that of its operands swapped; before others ask for orders",
+            product.swap_products,
+            product.may_swap_products,
+        ),
+        _Block(
             "product order",
             "a transpose behind a product names its bytes; before loops are laid out by it",
-            block.order_products,
+            product.order_products,
             block.has_all(OpKind.GEMM, OpKind.TRANSPOSE, OpKind.REDUCE),
         ),
         *_LAYOUTS,
         _Block(
             "turned operands",
             "values that a library cannot take as they lie are turned before it; behind those whose order is chosen",
-            block.turn_operands,
-            block.may_turn_operands,
+            product.turn_operands,
+            product.may_turn_operands,
         ),
         _Block(
             "kept strides",
@@ -246,6 +253,12 @@ XLA_GPU = PassTable(
         _LISTED,
     ),
     program=(
+        _Program(
+            "donated copies",
+            "arguments whose memory an output takes while others may still read them; on the kernels that are left",
+            whole.copy_donated,
+            lambda draft: draft.layers == "scanned",
+        ),
         _Program(
             "returned copies",
             "arguments and constants that are returned are copied; at the program's end alone",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meshcast.lower.copy_fusion import has_copies, with_fused_copies
+from meshcast.lower.donated_copies import with_donated_copies
 from meshcast.lower.draft import ProgramDraft
 from meshcast.lower.kernel import Kernel
 from meshcast.lower.layerwise import with_layerwise_weights
@@ -15,6 +16,11 @@ from meshcast.lower.recency import with_recency
 from meshcast.lower.returned import with_returned_copies
 from meshcast.lower.reuse import with_reuse
 from meshcast.lower.separate_layers import with_separate_layers
+
+
+def copy_donated(draft: ProgramDraft) -> None:
+    """`with_donated_copies`."""
+    draft.schedule = with_donated_copies(draft.schedule, draft.workload.arguments, draft.values)
 
 
 def copy_returned(draft: ProgramDraft) -> None:

@@ -31,13 +31,15 @@ def without_renamings(
     gone: set[int] = set()
     left: list[Op] = []
     for op in ops:
-        if op.cost.kind is OpKind.TRANSPOSE and renaming.renames(op):
+        kind = op.cost.kind
+        if kind is OpKind.ELEMENTWISE or kind is OpKind.GEMM:
+            known.note(op)
+        elif kind is OpKind.TRANSPOSE and renaming.renames(op):
             gone.add(op.results[0])
             buffer[op.results[0]] = buffer.get(op.operands[0], op.operands[0])
             views[op.results[0]] = op
-        else:
-            known.note(op)
-            left.append(op)
+            continue
+        left.append(op)
     if gone:  # what was a view of such a transpose is one of the product
         buffer.update({view: buffer[shown] for view, shown in buffer.items() if shown in gone})
     return left
@@ -83,10 +85,15 @@ class _Renaming:
 
     def _readers_of_all(self) -> Mapping[int, Sequence[tuple[Op, int]]]:
         if self._readers is None:
-            self._readers = {}
+            found = self._readers = {}
+            shown = self._known.buffer.get
             for op in self._ops:
                 for value in op.operands:
-                    self._readers.setdefault(self._known.buffer.get(value, value), []).append((op, value))
+                    source = shown(value, value)
+                    if source in found:
+                        found[source].append((op, value))
+                    else:
+                        found[source] = [(op, value)]
                 if op.cost.kind in _SPREADING:
                     self._spread.update(op.results)
         return self._readers

@@ -45,14 +45,14 @@ def with_turned_operands(
         transposed: Views of matrices that lie the other way round, which products are told elsewhere.
         kept: Values that are needed after the block.
     """
-    known = KnownOrders(fixed, values.tensors, views, buffer)
+    known = KnownOrders(ops, fixed, values.tensors, views, buffer)
     left = without_renamings(ops, kept, known, buffer, views)
     turning = _Turning(values, buffer)
     for op in left:
-        shape = op.cost.geometry
-        if op.cost.kind is not OpKind.GEMM or not op.cost.parts or not isinstance(shape, Gemm):
+        if op.cost.kind is not OpKind.GEMM or not op.cost.parts or not isinstance(op.cost.geometry, Gemm):
             turning.made.append(op)
             continue
+        shape = op.cost.geometry
         operands = list(op.operands)
         minor = [shape.lhs_contracting_minor, shape.rhs_contracting_minor]
         for side, dims in enumerate(_sorted_pairs(op, views)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from meshcast.base import KeptBeside, Rows, format_bytes, shown
 from meshcast.hardware import Device
-from meshcast.lower import LoweredProgram
+from meshcast.lower import LoweredProgram, outputs_in_place
 from meshcast.simulate.buffers import (
     KernelNeeds,
     LiveBuffer,
@@ -23,7 +23,6 @@ from meshcast.simulate.buffers import (
     most_at_once,
 )
 from meshcast.simulate.scratch import kernel_needs, needs_as_compiled, needs_once_timed
-from meshcast.workload import Tensor
 
 
 @shown
@@ -161,27 +160,8 @@ class _Memory:
 
 
 def aliased_outputs(lowered: LoweredProgram) -> dict[int, int]:
-    """Positions of outputs that take a donated argument's memory, with that argument's value.
-
-    `tf.aliasing_output` names the output; arguments that are marked as donors only (`jax.buffer_donor`) are paired by
-    XLA with outputs of the same type that are still free, in order.
-    """
-    tensors, schedule = lowered.tensors, lowered.schedule
-    pairs: dict[int, int] = {}
-    donors: list[int] = []
-    for value, argument in zip(schedule.inputs, lowered.workload.arguments, strict=False):
-        if argument.aliased_output is not None and argument.aliased_output < len(schedule.outputs):
-            pairs[argument.aliased_output] = value
-        elif argument.donated:
-            donors.append(value)
-    free: dict[Tensor, list[int]] = {}
-    for position in range(len(schedule.outputs) - 1, -1, -1):
-        if position not in pairs:
-            free.setdefault(tensors[schedule.outputs[position]], []).append(position)
-    for donor in donors:
-        if free.get(tensors[donor]):
-            pairs[free[tensors[donor]].pop()] = donor
-    return pairs
+    """Positions of outputs that take a donated argument's memory, with that argument's value."""
+    return outputs_in_place(lowered.schedule, lowered.workload.arguments, lowered.tensors)
 
 
 def temporary_buffers(lowered: LoweredProgram, device: Device) -> list[LiveBuffer]:

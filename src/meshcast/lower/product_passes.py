@@ -1,0 +1,46 @@
+"""What the passes that concern products' orders do to a block; `pass_tables.py` has them among the others."""
+
+from __future__ import annotations
+
+from meshcast.lower.draft import BlockDraft
+from meshcast.lower.product_order import with_products_order
+from meshcast.lower.swapped_products import with_swapped_products
+from meshcast.lower.turned_operands import with_turned_operands
+from meshcast.workload import OpKind
+
+
+def may_swap_products(draft: BlockDraft) -> bool:
+    """Whether a compiler may find transposes behind products; frameworks have none there, and add up gradients apart."""
+    return draft.program.layers == "scanned" and draft.kinds >= {OpKind.GEMM, OpKind.TRANSPOSE}
+
+
+def swap_products(draft: BlockDraft) -> None:
+    """`with_swapped_products`."""
+    shown = {draft.buffer[value] for value in draft.buffer}
+    draft.ops = with_swapped_products(draft.ops, draft.kept | shown)
+
+
+def may_turn_operands(draft: BlockDraft) -> bool:
+    """Whether a block has products of more than plain matrices: of views, or over several dimensions.
+
+    Frameworks with arrays of their own for every layer choose orders themselves.
+    """
+    if OpKind.GEMM not in draft.kinds or draft.program.layers != "scanned":
+        return False
+    return bool(draft.program.aliases.views) or any(
+        sum(map(len, parts)) > 2 for cost in draft.costs for parts in cost.parts
+    )
+
+
+def turn_operands(draft: BlockDraft) -> None:
+    """`with_turned_operands`; what a loop carries has the order that the loop gave it."""
+    fixed = frozenset() if draft.looped else frozenset(draft.block.inputs)
+    known = draft.program.aliases
+    draft.ops = with_turned_operands(
+        draft.ops, fixed, draft.values, draft.buffer, known.views, known.transposed, draft.kept
+    )
+
+
+def order_products(draft: BlockDraft) -> None:
+    """`with_products_order`."""
+    draft.ops = with_products_order(draft.ops, draft.kept, draft.buffer, draft.values.tensors)

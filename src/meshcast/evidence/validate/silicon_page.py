@@ -33,7 +33,7 @@ predicted are from the start of one call to the start of the next.
 ## How far to trust these figures
 
 - One thing was taken from these tables: energy per FLOP, such that products from 1 TFLOP, which run at the power cap, have
-  no bias: B200's, GB200's and GB300's (B300 has GB300's), and of Hopper's those in f8, 0.40 pJ for H200 and H100 together.
+  no bias: B200's, GB200's and GB300's (B300 has GB300's); Hopper's are this project's own (`data/measured/h200-power`).
 - No other parameter was fitted to these tables, but the model's mechanisms (loads in flight, the last wave's stores, the cost of
   splitting K, energies carried by the clock, when the power cap has settled) were chosen with the tables of H200, H100,
   A100, B200 and L40S in view, and so was the point from which the fit on the H200's programs starts. They flatter. GB200

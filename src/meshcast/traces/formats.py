@@ -23,11 +23,12 @@ from meshcast.base import (
     whole_files,
 )
 from meshcast.chakra import check_ranks
-from meshcast.hardware import resolve
+from meshcast.hardware import Cluster
 from meshcast.jobs import (
     Detail,
     JobTrace,
     PipelineJob,
+    job_source,
     not_alike,
     one_program,
     pipeline_trace,
@@ -60,8 +61,8 @@ class TraceFormat:
     heeds: frozenset[str]
 
 
-def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
-    """The trace of a target: the nodes of every rank, equal ranks once.
+def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> tuple[JobTrace, Cluster]:
+    """The trace of a target: the nodes of every rank, equal ranks once; and the hardware that it is of.
 
     Raises:
         UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
@@ -80,8 +81,8 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
     job = traced(Detail(unroll=unroll, memory=request.memory))
     # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
     if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
-        return traced(Detail(unroll=True, memory=request.memory))
-    return job
+        job = traced(Detail(unroll=True, memory=request.memory))
+    return job, resolved.cluster
 
 
 def write_chakra(request: TraceRequest, said: Said) -> Written:
@@ -92,14 +93,14 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
     )  # fmt: skip
     coarseness = request.coarseness
     check_prefix(request.out, where=f"-o {request.out}")
-    job = job_trace(request, wanted.ranks or ())
+    job, cluster = job_trace(request, wanted.ranks or ())
     step = job.step_s
     if request.anonymise:
         job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
     said_of_inputs: tuple[str, ...] = ()
     if len(what.files) == job.ranks > 1:
-        inputs, said_of_inputs = astra_inputs(resolve(request.options.on), job.ranks)
+        inputs, said_of_inputs = astra_inputs(cluster, job.ranks)
         wanted = replace(wanted, inputs=inputs)
     nodes = sum(len(each.body) for each in job.classes)
     said(f"writing {len(what.files):,} files, {format_bytes(what.size)} in all, to {request.out}.RANK.et")
@@ -284,6 +285,7 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
     conditions = request.options.network.conditions
     if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
         raise not_alike()
+    request = replace(request, target=job_source(request.target))  # looked at once, whatever is asked of it
     if (serving := served(request)) is not None:
         return write_passes(name, serving, request, FORMATS[name].write, said)
     return FORMATS[name].write(request, said)

@@ -168,10 +168,10 @@ class ObjectSource:
         return self._kept.answer(key, lambda: _from_object(self.made, options, name=None, where="target"))
 
 
-Source: TypeAlias = ModelSource | NamedSource | StreamSource | ObjectSource
+ProgramSource: TypeAlias = ModelSource | NamedSource | StreamSource | ObjectSource
 
 
-def source_of(target: Target) -> Source:
+def source_of(target: Target) -> ProgramSource:
     """Where a target's programs come from.
 
     Raises:

@@ -44,7 +44,7 @@ from meshcast.traces.format_names import ANOTHER_PLACE
 from meshcast.traces.kineto import check_name, other_ranks, rank_path, write_kineto
 from meshcast.traces.passes import served, write_passes
 from meshcast.traces.perfetto import load_builder, write_perfetto
-from meshcast.traces.request import Said, TraceRequest, Written
+from meshcast.traces.request import Teller, TraceRequest, Written
 from meshcast.traces.slices import JobTimeline
 from meshcast.traces.stablehlo import SUFFIXES, program_text
 from meshcast.traces.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
@@ -57,7 +57,7 @@ LEFT_OUT = "names, places in the source and constants are left out"
 class TraceFormat:
     """How one format is written, and which of the request's fields (`ranks`, `unroll`, ...) it heeds."""
 
-    write: Callable[[TraceRequest, Said], Written]
+    write: Callable[[TraceRequest, Teller], Written]
     heeds: frozenset[str]
 
 
@@ -85,7 +85,7 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> tuple[JobTr
     return job, resolved.cluster
 
 
-def write_chakra(request: TraceRequest, said: Said) -> Written:
+def write_chakra(request: TraceRequest, said: Teller) -> Written:
     """Chakra execution traces, a file a rank."""
     wanted = ChakraFiles(
         prefix=request.out, generation=check_schema(request.schema), dedup=request.dedup,
@@ -168,7 +168,7 @@ def _announced(job: JobTimeline, ranks: int, out: Path) -> str:
     return f"writing {ranks:,} rank{'s' if ranks != 1 else ''} of some {job.slices // len(job.kinds):,} slices to {out}"
 
 
-def write_perfetto_file(request: TraceRequest, said: Said) -> Written:
+def write_perfetto_file(request: TraceRequest, said: Teller) -> Written:
     """A Perfetto trace: one file."""
     check_place(request.out, where=f"-o {request.out}")
     load_builder()
@@ -180,7 +180,7 @@ def write_perfetto_file(request: TraceRequest, said: Said) -> Written:
     return _drawn(job, request, "perfetto", len(ranks), {request.out: request.out.stat().st_size}, **counts)
 
 
-def write_kineto_files(request: TraceRequest, said: Said) -> Written:
+def write_kineto_files(request: TraceRequest, said: Teller) -> Written:
     """Kineto's JSON, a file a rank."""
     check_place(request.out, where=f"-o {request.out}")
     check_name(request.out)
@@ -204,7 +204,7 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     return replace(written, lines=(*written.lines, line))
 
 
-def write_stablehlo(request: TraceRequest, said: Said) -> Written:
+def write_stablehlo(request: TraceRequest, said: Teller) -> Written:
     """The program itself, with what is predicted for it before and after."""
     check_place(request.out, where=f"-o {request.out}")
     if not request.out.name.endswith(SUFFIXES):
@@ -268,7 +268,7 @@ FORMATS: Mapping[str, TraceFormat] = {
 }  # fmt: skip
 
 
-def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None) -> Written:
+def write_trace(name: str, request: TraceRequest, said: Teller = lambda line: None) -> Written:
     """Writes a trace in one of the formats.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.jobs import ServingJob, asks_to_serve, check_drawable, resolve_job
-from meshcast.traces.request import Said, TraceRequest, Written
+from meshcast.traces.request import Teller, TraceRequest, Written
 
 
 def served(request: TraceRequest) -> ServingJob | None:
@@ -20,7 +20,7 @@ def served(request: TraceRequest) -> ServingJob | None:
 
 
 def write_passes(
-    form: str, job: ServingJob, request: TraceRequest, write: Callable[[TraceRequest, Said], Written], said: Said
+    form: str, job: ServingJob, request: TraceRequest, write: Callable[[TraceRequest, Teller], Written], said: Teller
 ) -> Written:
     """Writes a trace of every pass: `OUT` with the pass's name before its ending.
 

@@ -11,7 +11,7 @@ from meshcast.base import UsageError
 from meshcast.options import Options
 from meshcast.traces.anonymous import parse_coarseness
 
-Said = Callable[[str], None]
+Teller = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

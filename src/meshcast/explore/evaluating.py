@@ -11,14 +11,16 @@ from typing import Any
 
 from meshcast.base import MeshcastError, collected_later, names_taken, room_for_nesting
 from meshcast.explore.point import Outcome, Point, Status
-from meshcast.explore.shape import builder_of, source_named
+from meshcast.explore.shape import builder_of, file_stamp
 from meshcast.hardware import Cluster, resolve
 from meshcast.jobs import (
+    JobSource,
     LayersCost,
     PipelineJob,
     ProgramJob,
     answered,
     chosen_options,
+    job_source,
     layer_turn,
     part_cost,
     resolve_job,
@@ -51,7 +53,7 @@ def predicted(point: Point) -> Prediction:
     """
     options = options_of(point.asked)
     with collected_later(), names_taken(), room_for_nesting():
-        job = resolve_job(source_named(point.target), options, cluster=cluster_of(options))
+        job = resolve_job(_source(point.target, file_stamp(point.target)), options, cluster=cluster_of(options))
         if isinstance(job, (ProgramJob, PipelineJob)):
             job = replace(job, interval=False, brief=True)
         return answered(job).prediction
@@ -146,3 +148,8 @@ def cluster_of(options: Options) -> Cluster:
 def cluster_named(on: str) -> Cluster:
     """The hardware of a name, looked up once."""
     return resolve(on)
+
+
+@functools.lru_cache(maxsize=64)
+def _source(target: str, _stamp: Hashable) -> JobSource:
+    return job_source(target)

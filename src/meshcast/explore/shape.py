@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import UsageError
-from meshcast.jobs import JobSource, job_source
-from meshcast.programs import ModelSource, setting_value
-from meshcast.zoo import FAMILIES, Builder, hint, num_parameters
+from meshcast.programs import setting_value
+from meshcast.zoo import FAMILIES, Builder, hint, model_named, num_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,18 +92,12 @@ def named_model(target: str) -> Builder | None:
         InputError: The file is no configuration, or lacks a size.
         UnsupportedError: Its model, or a variant of it, is not in the zoo.
     """
-    source = source_named(target)
-    return source.builder if isinstance(source, ModelSource) else None
-
-
-def source_named(target: str) -> JobSource:
-    """What a target is, looked at once for all points of a search."""
-    return _source(target, file_stamp(target))
+    return _model(target, file_stamp(target))
 
 
 @functools.lru_cache(maxsize=64)
-def _source(target: str, _stamp: Hashable) -> JobSource:
-    return job_source(target)
+def _model(target: str, _stamp: Hashable) -> Builder | None:
+    return model_named(target)
 
 
 def builder_of(target: str) -> Builder:

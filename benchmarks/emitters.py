@@ -11,13 +11,11 @@ its name.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_enable_c
 import jax
 import jax.numpy as jnp
 import numpy as np
+from device_profile import by_kernel, profiled
 
 RUNS = 5
 Case = tuple[dict[str, Any], Callable[..., Any], tuple[Any, ...]]
@@ -105,18 +104,12 @@ def transposed() -> Iterator[Case]:
 
 def kernel_times(step: Any, args: tuple[Any, ...]) -> dict[str, float]:
     """Microseconds of every kernel a run, from JAX's profiler: medians over runs."""
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            for _ in range(RUNS):
-                jax.block_until_ready(step(*args))
-        data = jax.profiler.ProfileData.from_file(glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)[0])
-    found: dict[str, list[float]] = {}
-    for plane in data.planes:
-        if plane.name.startswith("/device:GPU"):
-            for line in plane.lines:
-                if line.name.startswith("Stream"):
-                    for event in line.events:
-                        found.setdefault(event.name, []).append(event.duration_ns / 1e3)
+
+    def runs() -> None:
+        for _ in range(RUNS):
+            jax.block_until_ready(step(*args))
+
+    found = by_kernel(profiled(runs))
     return {name: round(statistics.median(times) * len(times) / RUNS, 3) for name, times in found.items()}
 
 

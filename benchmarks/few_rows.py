@@ -9,17 +9,16 @@ median device time of the scatter's kernel. Cases with other forms of the same q
 
 from __future__ import annotations
 
-import glob
 import json
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from device_profile import by_kernel, profiled
 
 RUNS = 5
 
@@ -42,21 +41,14 @@ def cases() -> list[tuple[str, int, int, int, str]]:
 
 def kernel_times(step: Any, args: tuple[Any, ...]) -> list[float]:
     """Microseconds of the longest kernel of every run, from JAX's profiler."""
-    table = args[0]
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            for _ in range(RUNS):
-                table = step(table, *args[1:])
-            jax.block_until_ready(table)
-        data = jax.profiler.ProfileData.from_file(glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)[0])
-    found: dict[str, list[float]] = {}
-    for plane in data.planes:
-        if plane.name.startswith("/device:GPU"):
-            for line in plane.lines:
-                if line.name.startswith("Stream"):
-                    for event in line.events:
-                        found.setdefault(event.name, []).append(event.duration_ns / 1e3)
-    return max(found.values(), key=sum, default=[])
+
+    def runs() -> None:
+        table = args[0]
+        for _ in range(RUNS):
+            table = step(table, *args[1:])
+        jax.block_until_ready(table)
+
+    return max(by_kernel(profiled(runs)).values(), key=sum, default=[])
 
 
 def main() -> None:

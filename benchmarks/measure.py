@@ -12,12 +12,10 @@ by its instruction, the kernels of whole models can be collected for fidelity `p
 from __future__ import annotations
 
 import argparse
-import glob
 import gzip
 import json
 import statistics
 import sys
-import tempfile
 import time
 import traceback
 from collections import defaultdict
@@ -27,6 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from device_profile import profiled
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
@@ -85,32 +84,22 @@ def timed(compiled: Any, args: list[Any], donated: tuple[int, ...], runs: int) -
 
 def profile(compiled: Any, args: list[Any], donated: tuple[int, ...], runs: int = 3) -> dict[str, Any]:
     """Busy time and kernels per run, from JAX's profiler; empty where it shows no device."""
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
-            for _ in range(runs):
-                args = run_once(compiled, args, donated)
-            jax.block_until_ready(args if donated else compiled(*args))
-        count = runs if donated else runs + 1
-        found = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
-        if not found:
-            return {}
-        data = jax.profiler.ProfileData.from_file(found[0])
+
+    def all_runs() -> None:
+        last = args
+        for _ in range(runs):
+            last = run_once(compiled, last, donated)
+        jax.block_until_ready(last if donated else compiled(*last))
+
+    count = runs if donated else runs + 1
     kernels: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    intervals: list[tuple[float, float]] = []
-    for plane in data.planes:
-        if not plane.name.startswith("/device:GPU"):
-            continue
-        for line in plane.lines:
-            if not line.name.startswith("Stream"):
-                continue
-            for event in line.events:
-                stats = dict(event.stats)
-                entry = kernels[str(stats.get("hlo_op", "")), event.name]
-                entry[0] += 1 / count
-                entry[1] += event.duration_ns / 1e3 / count
-                intervals.append((event.start_ns, event.start_ns + event.duration_ns))
+    found = profiled(all_runs)
+    for launch in found:
+        entry = kernels[launch.op, launch.kernel]
+        entry[0] += 1 / count
+        entry[1] += launch.us / count
     busy, end = 0.0, 0.0
-    for start, stop in sorted(intervals):
+    for start, stop in sorted((launch.start_ns, launch.end_ns) for launch in found):
         busy += max(0.0, stop - max(start, end))
         end = max(end, stop)
     rows = [

@@ -19,7 +19,7 @@ import numpy as np
 
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.network.fabric import fabric_of
-from meshcast.network.flow import FlowTraffic, Job, simulate_flows
+from meshcast.network.flow import FlowJob, FlowTraffic, simulate_flows
 from meshcast.network.plan import CollectivePlan, Stage
 
 PROGRAM = "AstraSim_Analytical_Congestion_Aware"
@@ -103,7 +103,7 @@ def main() -> None:
         traffic = FlowTraffic(plan=plan, groups=np.arange(DEVICES)[None, :])
 
         def answer(cluster: Cluster = cluster, traffic: FlowTraffic = traffic) -> float:
-            return simulate_flows(fabric_of(cluster, DEVICES), [Job(name="all-reduce", traffic=traffic)]).seconds
+            return simulate_flows(fabric_of(cluster, DEVICES), [FlowJob(name="all-reduce", traffic=traffic)]).seconds
 
         seconds = median_seconds(answer, options.repeats)
         predicted = answer()

@@ -221,6 +221,24 @@ def test_no_two_classes_have_one_name() -> None:
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
+def test_no_alias_has_the_name_of_a_class_at_a_door() -> None:
+    """`Plan = list[PlacedTable]` in one module would be taken for the `Plan` that everybody imports."""
+    homes: dict[str, set[Path]] = {}
+    for stub in PACKAGE.glob("*/__init__.pyi"):
+        for module, name in _imports(_tree(stub)):
+            homes.setdefault(name, set()).add(PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py"))
+    classes = {node.name for path in FILES for node in ast.walk(_tree(path)) if isinstance(node, ast.ClassDef)}
+    wrong = []
+    for path in FILES:
+        for node in _tree(path).body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            name = target.id if isinstance(target, ast.Name) else ""
+            local = isinstance(getattr(node, "value", None), ast.Call)  # a type variable, which no other module sees
+            if name in homes.keys() & classes and not local and {path} != homes[name]:
+                wrong.append(f"{path.relative_to(PACKAGE)}: {name}")
+    assert wrong == []
+
+
 def test_modules_stay_small() -> None:
     """More than 400 lines ask for a reason, 800 are a defect."""
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}

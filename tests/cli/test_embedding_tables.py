@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from meshcast.base import UsageError
+from meshcast.base import MeshcastError, UsageError
 from meshcast.cli.app import app
 
 TABLES = (
@@ -79,8 +79,6 @@ def test_tables_are_shown_and_listed(file: str) -> None:
     ],
 )
 def test_mistakes_are_told(words: tuple[str, ...], code: int, said: str, file: str) -> None:
-    from meshcast.base import MeshcastError
-
     done = CliRunner().invoke(app, ["tables", *(file if word == "FILE" else word for word in words)])
     assert isinstance(done.exception, MeshcastError)
     assert done.exception.exit_code == code
@@ -111,12 +109,25 @@ def test_a_recommender_is_predicted_with_tables_that_are_given(file: str) -> Non
         (["dlrm-criteo", "--set", "precision=x"], "--set precision: no precision"),
         (["dlrm-criteo", "--plan", "tp=8"], "--plan does not concern"),
         (["dlrm-criteo", "--what-if", "hbm=2x"], "--what-if does not concern"),
+        (["dlrm-criteo", "--overlap", "prefetch"], "--overlap does not concern"),
+        (["dlrm-criteo", "--channels", "2"], "--channels does not concern"),
+        (["dlrm-criteo", "--contention", "off"], "--contention does not concern"),
+        (["dlrm-criteo", "--stack", "megatron"], "--stack does not concern"),
+        (["dlrm-criteo", "--levers", "3"], "--levers does not concern"),
     ],
 )
 def test_what_no_recommender_has_is_refused(file: str, words: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["predict", *words, "--tables", file, "--on", "h200"])
     assert done.exit_code == 2
     assert said in done.output
+
+
+@pytest.mark.parametrize("verb", [["show"], ["trace", "--format", "kineto", "-o", "job.json"], ["report"]])
+def test_verbs_that_want_one_program_name_those_that_take_a_recommender(verb: list[str]) -> None:
+    done = CliRunner().invoke(app, [*verb, "DCNv2-Criteo", "--on", "h200"])
+    assert isinstance(done.exception, MeshcastError)
+    assert done.exception.exit_code == 2
+    assert "meshcast predict DCNv2-Criteo and meshcast tables plan take it" in str(done.exception.fix)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from meshcast.base import UsageError
 from meshcast.explore.plans import PlanSpace
-from meshcast.explore.shape import ModelShape, builder_of
-from meshcast.zoo import Plan
+from meshcast.explore.shape import ModelShape, builder_of, model_shape
+from meshcast.zoo import Builder, Plan, huggingface
 
 TINY = ModelShape(
     name="tiny", layers=4, first=0, period=1, heads=4, kv_heads=2, experts=0, width=64, vocab=256, seq=8192, batch=8,
@@ -81,3 +82,24 @@ def test_what_is_no_model_is_told_what_may_be_meant(target: str, fix: str) -> No
     with pytest.raises(UsageError, match="plans are for models") as told:
         builder_of(target)
     assert (told.value.fix or "").startswith(fix)
+
+
+def test_a_configuration_is_read_once_until_it_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    before = huggingface.read_builder
+
+    def counting(path: Path) -> Builder:
+        read.append(path)
+        return before(path)
+
+    monkeypatch.setattr(huggingface, "read_builder", counting)
+    config = tmp_path / "config.json"
+    text = (Path(__file__).parents[1] / "fixtures/huggingface/gpt2.json").read_text()
+    config.write_text(text)
+    settings = {"seq": "64", "batch": "8"}
+    assert [model_shape(str(tmp_path), settings).layers for _ in range(3)] == [12] * 3
+    builder_of(str(tmp_path))
+    assert len(read) == 1
+    config.write_text(text.replace('"n_layer": 12', '"n_layer": 6'))
+    assert model_shape(str(tmp_path), settings).layers == 6
+    assert len(read) == 2

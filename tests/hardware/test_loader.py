@@ -95,6 +95,7 @@ def test_cluster_file_may_name_a_device_file_beside_it(tmp_path: Path) -> None:
         (("[memory]\n", 'cache.capacity = "0 MB"\n[memory]\n'), 5, "cache.capacity: expected more than zero"),
         (('name = "h100-fast"', "name = 100"), 2, "name: expected text in quotes, got 100"),
         (("device/1", "device/9"), 1, "base 'h100-sxm' is a file of another kind"),
+        (('schema = "meshcast.device/1"', "# none"), 3, "its base 'h100-sxm' has schema 'meshcast.device/1'"),
         (("[memory]", "[memory"), 5, "not valid TOML"),
     ],
 )

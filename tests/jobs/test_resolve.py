@@ -30,8 +30,10 @@ from meshcast.jobs import (
     resolve,
     resolve_job,
 )
+from meshcast.jobs.stated import source as stated_source
 from meshcast.programs import CaptureOptions, files, source_of
 from meshcast.zoo import Plan, huggingface
+from tests.jobs.stated.test_job_files import JOB
 from tests.jobs.test_verdicts import two_stages
 from tests.jobs.traced.jobs import compute, job
 
@@ -270,6 +272,38 @@ def test_a_configuration_is_read_once(calls: Callable[[Any, str], Counter[str]])
     assert found.pop("read_builder") == 1
     run_cli("show", config, "--set", "layers=1", "--json")
     assert found.pop("read_builder") == 1
+
+
+def test_a_configuration_that_serves_is_read_once(tmp_path: Path, calls: Callable[[Any, str], Counter[str]]) -> None:
+    found = calls(huggingface, "read_builder")
+    serving = (
+        "--set",
+        "layers=1",
+        "--set",
+        "mode=serve",
+        "--set",
+        "batch=1",
+        "--set",
+        "prompt=64",
+        "--set",
+        "output=8",
+    )
+    config = FIXTURES / "huggingface/gpt2.json"
+    run_cli("trace", config, *serving, "--on", "h200", "--format", "kineto", "-o", tmp_path / "job.json", "--json")
+    assert found.pop("read_builder") == 1
+
+
+def test_the_file_of_a_job_is_read_once(tmp_path: Path, calls: Callable[[Any, str], Counter[str]]) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(JOB.replace("h100-sxm", "a100-80gb"))
+    found = calls(stated_source, "read_job")
+    compared = compare(path, fidelities="roofline,analytical")
+    assert [cell.status for cell in compared.cells] == ["answered"] * 2
+    assert found.pop("read_job") == 1
+    run_cli("trace", path, "--format", "chakra", "-o", tmp_path / "job", "--json")
+    assert found.pop("read_job") == 1
+    # The files for ASTRA-sim are of the hardware that the job names: 312 TFLOP/s, and not those of the default device.
+    assert json.loads((tmp_path / "job.astra/system.json").read_text())["peak-perf"] == 312
 
 
 def test_a_job_is_predicted_as_its_target_is() -> None:

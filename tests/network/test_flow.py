@@ -14,7 +14,7 @@ from meshcast.base.mesh import Group
 from meshcast.hardware import Cluster, Conditions, LinkCondition, NetworkLevel
 from meshcast.network import spread_over_levels
 from meshcast.network.fabric import Routing, fabric_of
-from meshcast.network.flow import FlowResult, FlowTraffic, Job, SharedFabric, simulate_flows
+from meshcast.network.flow import FlowJob, FlowResult, FlowTraffic, SharedFabric, simulate_flows
 from meshcast.network.flow.patterns import _tree_edges
 from meshcast.network.plan import AlgorithmName, CollectivePlan, Primitive
 from tests.network.clusters import FABRIC, NODE, TORUS, TWO_LEVELS, cluster
@@ -29,7 +29,7 @@ SWITCHED = (NODE, replace(FAT_TREE, size=8, radix=32))
 
 def run(on: Cluster, devices: int, *traffic: FlowTraffic, conditions: Conditions | None = None) -> FlowResult:
     fabric = fabric_of(on, devices, conditions or Conditions())
-    return simulate_flows(fabric, [Job(name=str(number), traffic=one) for number, one in enumerate(traffic)])
+    return simulate_flows(fabric, [FlowJob(name=str(number), traffic=one) for number, one in enumerate(traffic)])
 
 
 @pytest.mark.parametrize("primitive", ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"])
@@ -127,7 +127,9 @@ def test_a_second_job_that_starts_later() -> None:
     made = plan(stage(replace(NODE, latency_s=0.0), parts=8, sent=100e9))
     traffic = whole(made, 8)
     fabric = fabric_of(TWO_LEVELS, 8)
-    result = simulate_flows(fabric, [Job(name="a", traffic=traffic), Job(name="b", traffic=traffic, start_s=0.5)])
+    result = simulate_flows(
+        fabric, [FlowJob(name="a", traffic=traffic), FlowJob(name="b", traffic=traffic, start_s=0.5)]
+    )
     assert (result.job("a").end_s, result.job("b").end_s) == (pytest.approx(1.5), pytest.approx(2.0))
     assert result.job("b").alone_s == pytest.approx(1.0)
     assert result.levels[0].most == pytest.approx(1.0)
@@ -137,7 +139,7 @@ def test_a_second_job_that_starts_later() -> None:
 def test_jobs_in_a_row_and_repeated() -> None:
     made = plan(stage(NODE, parts=8), start_s=1e-6)
     traffic = whole(made, 8)
-    jobs = [Job(name="a", traffic=traffic, repeats=3), Job(name="b", traffic=traffic, after=("a",))]
+    jobs = [FlowJob(name="a", traffic=traffic, repeats=3), FlowJob(name="b", traffic=traffic, after=("a",))]
     result = simulate_flows(fabric_of(TWO_LEVELS, 8), jobs)
     assert result.job("b").start_s == result.job("a").end_s == pytest.approx(3 * made.seconds, rel=1e-9)
     assert result.seconds == pytest.approx(4 * made.seconds, rel=1e-9)
@@ -176,7 +178,9 @@ def test_hashed_flows_collide_and_spread_ones_do_not() -> None:
     level = replace(FAT_TREE, radix=16)
     made = plan(stage(level, parts=32, algorithm="halving-doubling"), pipelined=False)
     seconds = [
-        simulate_flows(fabric_of(cluster(level), 32, routing=routing), [Job(name="a", traffic=whole(made, 32))]).seconds
+        simulate_flows(
+            fabric_of(cluster(level), 32, routing=routing), [FlowJob(name="a", traffic=whole(made, 32))]
+        ).seconds
         for routing in (Routing(), Routing(spreading="hash"))
     ]
     assert seconds[0] == pytest.approx(made.seconds, rel=1e-9)
@@ -243,7 +247,7 @@ def test_groups_that_lie_unevenly_in_their_nodes() -> None:
     group = Group(dims=((6, 1),), devices=24)
     made = plan(stage(NODE, parts=6, sent=1e6), stage(FABRIC, parts=2, below=2, sent=1e8))
     fabric = fabric_of(TWO_LEVELS, 24)
-    result = simulate_flows(fabric, [Job(name="a", traffic=FlowTraffic.of(made, group))])
+    result = simulate_flows(fabric, [FlowJob(name="a", traffic=FlowTraffic.of(made, group))])
     assert result.seconds == pytest.approx(made.seconds, rel=1e-9)
     crossing = np.flatnonzero((fabric.links.level == 1) & (result.sent > 0))
     ports = {int(node) for node in (*fabric.links.source[crossing], *fabric.links.target[crossing]) if node < 24}
@@ -272,7 +276,7 @@ def test_rates_of_what_is_under_way_at_once() -> None:
 )
 def test_jobs_that_cannot_be(jobs: tuple[tuple[str, tuple[str, ...]], ...], message: str) -> None:
     traffic = whole(plan(stage(NODE, parts=8)), 8)
-    made = [Job(name=name, traffic=traffic, after=after) for name, after in jobs]
+    made = [FlowJob(name=name, traffic=traffic, after=after) for name, after in jobs]
     with pytest.raises(UsageError, match=message):
         simulate_flows(fabric_of(TWO_LEVELS, 8), made)
 
@@ -303,7 +307,7 @@ def traffic_of(on: Cluster, devices: int, dims: tuple[tuple[int, int], ...], sen
 def simulated(on: Cluster, devices: int, jobs: list[tuple[tuple[tuple[int, int], ...], float, float]],
               conditions: Conditions | None = None) -> FlowResult:  # fmt: skip
     made = [
-        Job(name=str(number), traffic=traffic_of(on, devices, dims, sent), start_s=start)
+        FlowJob(name=str(number), traffic=traffic_of(on, devices, dims, sent), start_s=start)
         for number, (dims, sent, start) in enumerate(jobs)
     ]
     return simulate_flows(fabric_of(on, devices, conditions or Conditions()), made)

@@ -10,7 +10,7 @@ import pytest
 from meshcast.base.errors import InputError
 from meshcast.hardware import Conditions, LinkCondition
 from meshcast.network.fabric import read_fabric
-from meshcast.network.flow import Job, simulate_flows
+from meshcast.network.flow import FlowJob, simulate_flows
 from tests.network.clusters import FABRIC, NODE, cluster
 from tests.network.plans import plan, stage, whole
 
@@ -68,7 +68,7 @@ def test_flows_find_their_way_through_a_graph(tmp_path: Path) -> None:
     paths = read.fabric.paths(np.array([0, 0]), np.array([1, 2]))
     assert list(np.bincount(paths.flow)) == [2, 4]
     made = plan(stage(read.fabric.levels[1], parts=4, sent=1e9, rate=100e9))
-    result = simulate_flows(read.fabric, [Job(name="ring", traffic=whole(made, 4))])
+    result = simulate_flows(read.fabric, [FlowJob(name="ring", traffic=whole(made, 4))])
     assert result.seconds == pytest.approx(made.latency_s + 1e9 / 10e9)
     assert result.levels[1].most == pytest.approx(1e9 / 10e9 / result.seconds)
 

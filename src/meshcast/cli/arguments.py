@@ -32,6 +32,10 @@ Background = Annotated[list[str] | None, flag("background")]
 LoweringFlag = Annotated[str, flag("lowering")]
 Indices = Annotated[str, flag("indices")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of tables for people.")]
+# Of what is judged row by row (`meshcast validate`).
+FirstRows = Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)]
+MarkdownPage = Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")]
 PlotFlag = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE.svg|FILE.png", help="A picture of the answer as well (extra plots)."),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from meshcast.cli.patience import counted
+import typer
+
+from meshcast.cli.patience import INTERRUPTED, counted
 
 
 class Printed(Protocol):
@@ -32,3 +34,15 @@ def judged(rows: Iterable[R], total: int, what: str, *, json: bool) -> tuple[lis
     except KeyboardInterrupt:
         return done, True
     return done, False
+
+
+def end_judgement(summary: dict[str, Any], printed: Callable[[], None], *, json: bool, interrupted: bool) -> None:
+    """Tells the summary of what was judged: as an object, or printed for a person; where Ctrl-C ended it, exits with 130."""
+    from meshcast.cli.app import emit_json
+
+    if json:
+        emit_json(summary)
+    else:
+        printed()
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)

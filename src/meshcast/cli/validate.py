@@ -9,8 +9,8 @@ import typer
 
 from meshcast.base import write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
-from meshcast.cli.patience import INTERRUPTED, counted
+from meshcast.cli.judged import end_judgement, judged
+from meshcast.cli.patience import counted
 from meshcast.cli.validate_astra import astra_command
 from meshcast.cli.validate_collectives import collectives_command
 from meshcast.cli.validate_compiled import compiled_command
@@ -36,7 +36,6 @@ app.command("torch")(torch_command)
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)]
 
 
 @app.command("programs")
@@ -50,8 +49,8 @@ def programs_command(
     halves: Annotated[
         bool, typer.Option("--halves", help="Also the half that fits are made on and the held-out one, apart.")
     ] = False,
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
-    jobs: Jobs = 1,
+    limit: flags.FirstRows = None,
+    jobs: flags.Jobs = 1,
     indices: flags.Indices = "uniform",
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Also write the accuracy page to this file.")
@@ -65,7 +64,6 @@ def programs_command(
     the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows done
     so far and exits with 130.
     """
-    from meshcast.cli.app import emit_json
     from meshcast.estimate import read_measured_programs
     from meshcast.evidence import accuracy_page, print_summary, read_peers, summarise, validate_programs
     from meshcast.options import Options
@@ -82,12 +80,7 @@ def programs_command(
             sources=_sources(on, fidelity, profile),
         )  # fmt: skip
         write_whole(markdown, page)
-    if json:
-        emit_json(summary.to_json())
-    else:
-        print_summary(summary)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_judgement(summary.to_json(), lambda: print_summary(summary), json=json, interrupted=interrupted)
 
 
 def _sources(on: str, fidelity: str, profile: str | None) -> tuple[str, ...]:
@@ -138,7 +131,7 @@ def lowering_command(
 def intervals_command(
     folder: Folder,
     on: flags.On = "h200",
-    jobs: Jobs = 1,
+    jobs: flags.Jobs = 1,
     write: Annotated[Path | None, typer.Option("--write", help="File for the TOML; without it, it is printed.")] = None,
 ) -> None:
     """Fits the upper end of roofline's intervals on one half of the programs in DIR and judges it on the other."""
@@ -184,7 +177,7 @@ def silicon_command(
         float | None,
         typer.Option("--quantisation", help="Share of an f8 row that quantisation may take.", min=0, max=1),
     ] = None,
-    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    markdown: flags.MarkdownPage = None,
     json: flags.Json = False,
 ) -> None:
     """Predicts kernels that others measured on other GPUs: the tables of aiconfigurator-core, the extra `silicon`.

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
-from meshcast.cli.patience import INTERRUPTED
+from meshcast.cli.judged import end_judgement, judged
 
 
 def astra_command(
@@ -31,7 +30,7 @@ def astra_command(
     optimisation: Annotated[
         str, typer.Option("--collective-optimization", metavar="localBWAware|baseline", help="Of all-reduces.")
     ] = "localBWAware",
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    limit: flags.FirstRows = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Processes to work in.", min=1)] = 1,
     json: flags.Json = False,
 ) -> None:
@@ -41,7 +40,6 @@ def astra_command(
     summary of the rows done so far and exits with 130.
     """
     from meshcast.base import UsageError
-    from meshcast.cli.app import emit_json
     from meshcast.evidence import AstraSetting, AstraSummary, print_astra, read_astra_rows, validate_astra
 
     if source not in ("preset", "astra-sim"):
@@ -59,9 +57,4 @@ def astra_command(
     found = validate_astra(rows, source=source, jobs=jobs)  # type: ignore[arg-type]
     results, interrupted = judged(found, len(rows), "collectives", json=json)
     summary = AstraSummary(results=tuple(results), not_run=len(rows) - len(results))
-    if json:
-        emit_json(summary.to_json())
-    else:
-        print_astra(summary)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_judgement(summary.to_json(), lambda: print_astra(summary), json=json, interrupted=interrupted)

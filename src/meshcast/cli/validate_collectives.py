@@ -9,8 +9,7 @@ import typer
 
 from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
-from meshcast.cli.patience import INTERRUPTED
+from meshcast.cli.judged import end_judgement, judged
 
 
 def collectives_command(
@@ -21,7 +20,7 @@ def collectives_command(
             help="Columns id, hardware, devices, nodes, collective, bytes, time_us, busbw_GBps, notes.",
         ),
     ],
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    limit: flags.FirstRows = None,
     leave_out: Annotated[
         str | None,
         typer.Option(
@@ -30,7 +29,7 @@ def collectives_command(
             help="Predict a class of hardware (H100, TPU v7, ...), or each, from the others and its data sheet.",
         ),
     ] = None,
-    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    markdown: flags.MarkdownPage = None,
     json: flags.Json = False,
 ) -> None:
     """Predicts collectives that were measured, each on the system that its row names.
@@ -38,7 +37,6 @@ def collectives_command(
     The exit code is 0 when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the
     summary of the rows done so far and exits with 130.
     """
-    from meshcast.cli.app import emit_json
     from meshcast.evidence import (
         CollectivesSummary,
         collectives_page,
@@ -63,9 +61,4 @@ def collectives_command(
         apart = CollectivesSummary(results=tuple(validate_collectives(rows, leave_out="each")), leave_out="each")
         command = rows_command("collectives", file, f" --limit {limit}" if limit else "")
         write_whole(markdown, collectives_page(summary, apart, command=command, page=markdown))
-    if json:
-        emit_json(summary.to_json())
-    else:
-        print_collectives(summary)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_judgement(summary.to_json(), lambda: print_collectives(summary), json=json, interrupted=interrupted)

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
-from meshcast.cli.patience import INTERRUPTED
+from meshcast.cli.judged import end_judgement, judged
 
 
 def compiled_command(
@@ -23,8 +22,8 @@ def compiled_command(
     kept: Annotated[
         Path | None, typer.Option("--hlo", help="Take the compiler's programs from this folder's ID.hlo[.gz].")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    limit: flags.FirstRows = None,
+    jobs: flags.Jobs = 1,
     json: flags.Json = False,
 ) -> None:
     """Predicts the programs of DIR at a fidelity and as compiled, and compares the two: nothing measured is used.
@@ -32,7 +31,6 @@ def compiled_command(
     "measured" is the compiled prediction's. The compiler takes seconds to minutes a program, once: what it made is kept. The
     exit code is 0 when the validation ran, even where rows failed: they are counted and named.
     """
-    from meshcast.cli.app import emit_json
     from meshcast.estimate import read_measured_programs
     from meshcast.evidence import COMPILED_KIND, print_summary, summarise, validate_compiled
     from meshcast.options import Options
@@ -43,9 +41,6 @@ def compiled_command(
     found = validate_compiled(programs, Options(on=on, fidelity=fidelity, levers=False), kept=kept, jobs=jobs)
     rows, interrupted = judged(found, len(programs), "programs", json=json)
     summary = summarise(rows, not_run=len(programs) - len(rows))
-    if json:
-        emit_json(summary.to_json() | {"kind": COMPILED_KIND})
-    else:
-        print_summary(summary)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_judgement(
+        summary.to_json() | {"kind": COMPILED_KIND}, lambda: print_summary(summary), json=json, interrupted=interrupted
+    )

@@ -10,8 +10,7 @@ import typer
 
 from meshcast.base import write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
-from meshcast.cli.patience import INTERRUPTED
+from meshcast.cli.judged import end_judgement, judged
 
 
 def ops_command(
@@ -35,11 +34,11 @@ def ops_command(
         int | None, typer.Option("--sample", help="At most so many rows of each chip, op and grade.", min=1)
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows of those.", min=1)] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    jobs: flags.Jobs = 1,
     programs: Annotated[
         Path | None, typer.Option("--programs", help="Also write every row's StableHLO to this folder, ID.mlir.")
     ] = None,
-    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    markdown: flags.MarkdownPage = None,
     json: flags.Json = False,
 ) -> None:
     """Predicts ops that were measured on TPUs, each as the program that was run, on its own chip.
@@ -47,7 +46,6 @@ def ops_command(
     The exit code is 0 when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the
     summary of the rows done so far and exits with 130.
     """
-    from meshcast.cli.app import emit_json
     from meshcast.evidence import (
         OpsSummary,
         RowChoice,
@@ -87,9 +85,4 @@ def ops_command(
             markdown,
             ops_page(summary, command=rows_command("ops", file, f" --fidelity {fidelity}{asked}"), page=markdown),
         )
-    if json:
-        emit_json(summary.to_json())
-    else:
-        print_ops(summary)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_judgement(summary.to_json(), lambda: print_ops(summary), json=json, interrupted=interrupted)

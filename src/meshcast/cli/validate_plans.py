@@ -23,7 +23,7 @@ def plans_command(
     ] = False,
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    jobs: flags.Jobs = 1,
     json: flags.Json = False,
 ) -> None:
     """Predicts runs that differ in their plan only, and says whether the plan that we would pick was the fastest.

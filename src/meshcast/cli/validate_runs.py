@@ -10,8 +10,7 @@ import typer
 
 from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
-from meshcast.cli.patience import INTERRUPTED
+from meshcast.cli.judged import end_judgement, judged
 
 
 def runs_command(
@@ -26,7 +25,7 @@ def runs_command(
         str | None,
         typer.Option("--only", metavar="REGEX", help="Rows whose id, source, device or model it is found in."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
+    limit: flags.FirstRows = None,
     over_memory: Annotated[
         bool,
         typer.Option(
@@ -43,14 +42,14 @@ def runs_command(
     ] = False,
     fidelity: flags.Fidelity = "auto",
     network: flags.Network = "alpha-beta",
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    jobs: flags.Jobs = 1,
     job_files: Annotated[
         Path | None,
         typer.Option(
             "--job-files", metavar="FOLDER", help="Also write the file of every run: meshcast predict ID.toml."
         ),
     ] = None,
-    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the page to this file.")] = None,
+    markdown: flags.MarkdownPage = None,
     json: flags.Json = False,
 ) -> None:
     """Writes published training runs as targets and plans, predicts them, and compares seconds of a step.
@@ -59,7 +58,6 @@ def runs_command(
     when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows
     done so far and exits with 130.
     """
-    from meshcast.cli.app import emit_json
     from meshcast.evidence import (
         RunsSummary,
         chosen_runs,
@@ -95,9 +93,4 @@ def runs_command(
             markdown,
             runs_page(summary, command=rows_command("runs", file, f" --fidelity {fidelity}{asked}"), page=markdown),
         )
-    if json:
-        emit_json(summary.to_json())
-    else:
-        print_runs(summary)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_judgement(summary.to_json(), lambda: print_runs(summary), json=json, interrupted=interrupted)

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
-from meshcast.cli.patience import INTERRUPTED
+from meshcast.cli.judged import end_judgement, judged
 
 
 def torch_command(
@@ -24,8 +23,8 @@ def torch_command(
     host: Annotated[
         str, typer.Option("--host", help="The host: slow, fast, or the time of one operator's call.")
     ] = "auto",
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first rows.", min=1)] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes to predict in.", min=1)] = 1,
+    limit: flags.FirstRows = None,
+    jobs: flags.Jobs = 1,
     json: flags.Json = False,
 ) -> None:
     """Predicts the cases of DIR with PyTorch's own kernels and compares step time, peak memory and the number of kernels.
@@ -33,7 +32,6 @@ def torch_command(
     Needs torch and what the cases import. The exit code is 0 when the validation ran, even where rows failed: they are counted
     and named.
     """
-    from meshcast.cli.app import emit_json
     from meshcast.evidence import TorchSummary, print_torch, read_torch_runs, validate_torch
     from meshcast.options import Options
 
@@ -41,9 +39,4 @@ def torch_command(
     options = Options(on=on, fidelity=fidelity, host=host, clocks="burst", levers=False)
     rows, interrupted = judged(validate_torch(runs, options, jobs=jobs), len(runs), "runs", json=json)
     summary = TorchSummary(rows=tuple(rows), apart=tuple(apart or ()), not_run=len(runs) - len(rows))
-    if json:
-        emit_json(summary.to_json())
-    else:
-        print_torch(summary)
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    end_judgement(summary.to_json(), lambda: print_torch(summary), json=json, interrupted=interrupted)

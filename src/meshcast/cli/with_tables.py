@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SETTINGS = {"batch": "65536", "precision": "float32", "wire": "f32"}
 # What `meshcast tables plan` has flags for and `predict` has settings: errors name what was typed.
 _ASKED_AS = {"--batch": "--set batch", "--precision": "--set precision", "--wire": "--set wire", "TABLES": "--tables"}
+# Options by flat names; all others are refused where they do not have their default's value, or one that asks for nothing.
+_HEEDED = frozenset({"on", "devices", "settings", "network", "conditions", "host"})
 _OF_SEQUENCES = {"dlrm-hstu": {"batch": "256", "precision": "bfloat16", "wire": "bf16"}}
 
 
@@ -51,12 +53,7 @@ def predict_with_tables(model: str, source: str, options: Options, *, json: bool
     """A recommender of the zoo with tables that are given, in the fastest sharding that is found of them."""
     from meshcast.base import UsageError
 
-    said_too = {
-        "--plan": options.program.plan is not None, "--mesh": bool(options.program.mesh), "--what-if": bool(options.what_if),
-        "--fidelity": options.estimate.fidelity != "auto", "--profile": options.estimate.profile is not None,
-        "--simulator": options.estimate.simulator is not None,
-    }  # fmt: skip
-    if refused := [flag for flag, given in said_too.items() if given]:
+    if refused := list(_unheeded(options)):
         raise UsageError(
             f"{refused[0]} does not concern a recommender with tables of its own", where=refused[0],
             fix="leave it out: tables are shared out over all devices, the dense part is data-parallel, as eager PyTorch has it",
@@ -72,6 +69,20 @@ def predict_with_tables(model: str, source: str, options: Options, *, json: bool
         raise UsageError(f"batch={said['batch']!r} is no count of samples", where="--set", fix="write batch=65536")
     with _said_by(_ASKED_AS):
         _answer(model, source, options, said, json=json, defaults=tuple(name for name in known if name not in settings))
+
+
+def _unheeded(options: Options) -> Iterator[str]:
+    """Flags of what is asked for, and tables have no use for; a stack's own options are told by its flag."""
+    from meshcast.options import option_places
+
+    if options.brought is not None:
+        yield "--stack"
+    unheeded = options.differing.intersection(options.written) - _HEEDED
+    yield from (
+        place.field.declaration.where
+        for name, place in option_places().items()
+        if name in unheeded and options.value(name)
+    )
 
 
 def _answer(

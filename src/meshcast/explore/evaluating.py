@@ -11,7 +11,7 @@ from typing import Any
 
 from meshcast.base import MeshcastError, collected_later, names_taken, room_for_nesting
 from meshcast.explore.point import Outcome, Point, Status
-from meshcast.explore.shape import builder_of
+from meshcast.explore.shape import builder_of, file_stamp
 from meshcast.hardware import Cluster, resolve
 from meshcast.jobs import (
     Job,
@@ -63,7 +63,7 @@ def resolved(point: Point) -> Job:
         MeshcastError: There is none.
     """
     options = options_of(point.asked)
-    job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
+    job = resolve_job(_source(point.target, file_stamp(point.target)), options, cluster=cluster_of(options))
     return replace(job, interval=False, brief=True) if isinstance(job, (ProgramJob, PipelineJob)) else job
 
 
@@ -164,5 +164,5 @@ def cluster_named(on: str) -> Cluster:
 
 
 @functools.lru_cache(maxsize=64)
-def _source(target: str) -> JobSource:
+def _source(target: str, _stamp: Hashable) -> JobSource:
     return job_source(target)

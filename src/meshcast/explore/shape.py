@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,35 @@ def model_shape(target: str, settings: Mapping[str, str]) -> ModelShape:
     Raises:
         UsageError: The target is no model, or is asked to do something else.
     """
-    return _shape(target, tuple(sorted(settings.items())))
+    return _shape(target, tuple(sorted(settings.items())), file_stamp(target))
+
+
+def file_stamp(target: str) -> Hashable:
+    """What changes where the file that a target names, or the configuration in its folder, is written anew; None without one.
+
+    What a search knows of a target is kept by its name and this: every point asks for it again.
+    """
+    path = Path(target)
+    try:
+        found = (path / "config.json" if path.is_dir() else path).stat()
+    except (OSError, ValueError):  # no file, or no name of one
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def named_model(target: str) -> Builder | None:
+    """The model that a target names, read once; None where it is anything else.
+
+    Raises:
+        InputError: The file is no configuration, or lacks a size.
+        UnsupportedError: Its model, or a variant of it, is not in the zoo.
+    """
+    return _model(target, file_stamp(target))
+
+
+@functools.lru_cache(maxsize=64)
+def _model(target: str, _stamp: Hashable) -> Builder | None:
+    return model_named(target)
 
 
 def builder_of(target: str) -> Builder:
@@ -78,7 +106,7 @@ def builder_of(target: str) -> Builder:
     Raises:
         UsageError: It is a program already.
     """
-    builder = model_named(target)
+    builder = named_model(target)
     if builder is None:
         named = not Path(target).suffix[1:].isalpha() and not {"/", ":"} & set(target)  # and no file or function
         meant = hint(target) if named else "known"
@@ -91,7 +119,7 @@ def builder_of(target: str) -> Builder:
 
 
 @functools.lru_cache(maxsize=256)
-def _shape(target: str, settings: tuple[tuple[str, str], ...]) -> ModelShape:
+def _shape(target: str, settings: tuple[tuple[str, str], ...], _stamp: Hashable) -> ModelShape:
     builder = builder_of(target)
     chosen: dict[str, Any] = {name: setting_value(text) for name, text in settings}
     mode = chosen.get("mode", builder.mode)

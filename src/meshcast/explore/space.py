@@ -17,9 +17,9 @@ from typing import Any
 from meshcast.base import UsageError
 from meshcast.explore.plans import PlanSpace
 from meshcast.explore.point import Point
-from meshcast.explore.shape import ModelShape, model_shape
+from meshcast.explore.shape import ModelShape, model_shape, named_model
 from meshcast.hardware import Cluster, named_with_changes, resolve
-from meshcast.zoo import Plan, model_named
+from meshcast.zoo import Plan
 
 MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
 
@@ -103,7 +103,7 @@ class Combination:
         """The devices of its points, and what a step of them gets done, as far as is said."""
         plan = self.asked.get("plan")
         devices = self.asked.get("devices") or (parsed_plan(plan).devices if plan else 1)
-        if model_named(self.target) is None:
+        if named_model(self.target) is None:
             return int(devices), 1.0
         shape = self.shape
         return int(devices), float(shape.units(shape.batch) if shape.batch is not None else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -85,6 +86,12 @@ def _based(own: Document, find: Callable[[str, Path], Path], children: tuple[Pat
     if not isinstance(name, str):
         return own
     base = _read(find(name, own.path), find, (*children, own.path.resolve()))
+    if "schema" not in own.data:
+        raise InputError(
+            f"the file does not say what it is: its base {name!r} has schema {base.data.get('schema')!r}",
+            where=own.place(("base",)),
+            fix=f"write schema = {json.dumps(base.data.get('schema'))} above it",
+        )
     if base.data.get("schema") != own.data.get("schema"):
         raise InputError(
             f"base {name!r} is a file of another kind",

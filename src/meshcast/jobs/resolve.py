@@ -22,10 +22,10 @@ from meshcast.jobs.serving.job import ServingJob, asks_to_serve
 from meshcast.jobs.stated.source import StatedSource
 from meshcast.jobs.traced.job import TraceJob, TraceSource
 from meshcast.options import OptionParts, Options, given_options
-from meshcast.programs import ModelSource, ObjectSource, Source, Target, source_of
+from meshcast.programs import ModelSource, ObjectSource, ProgramSource, Target, source_of
 from meshcast.zoo import SERVE
 
-PlainSource: TypeAlias = Source | PipelineSource | TraceSource
+PlainSource: TypeAlias = ProgramSource | PipelineSource | TraceSource
 JobSource: TypeAlias = PlainSource | StatedSource
 Job: TypeAlias = ProgramJob | PipelineJob | ServingJob | TraceJob
 

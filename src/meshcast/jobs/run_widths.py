@@ -25,9 +25,9 @@ from typing import Any
 
 from meshcast.base import InputError
 from meshcast.hardware import Device
+from meshcast.simulate import Interval
 
 SCHEMA = "meshcast.trust/1"
-Interval = tuple[float, float]
 
 
 @functools.cache

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower.kernel import Kernel, Schedule, Step
 from meshcast.lower.kernel_dependencies import dependencies, ordered
+from meshcast.lower.rewriting import with_inner_blocks
 from meshcast.workload import Collective
 
 JOINED_KINDS = ("all_reduce", "reduce_scatter", "all_gather")
@@ -19,14 +20,7 @@ JOINED_KINDS = ("all_reduce", "reduce_scatter", "all_gather")
 
 def with_buckets(schedule: Schedule, limit: int) -> Schedule:
     """The schedule with collectives joined up to `limit` bytes each, in every block on its own."""
-    steps: list[Step] = []
-    for step in schedule.steps:
-        if isinstance(step, LoopStep):
-            steps.append(replace(step, body=with_buckets(step.body, limit)))
-        elif isinstance(step, BranchStep):
-            steps.append(replace(step, bodies=tuple(with_buckets(body, limit) for body in step.bodies)))
-        else:
-            steps.append(step)
+    steps = [with_inner_blocks(step, lambda body: with_buckets(body, limit)) for step in schedule.steps]
     return replace(schedule, steps=_joined(steps, limit))
 
 

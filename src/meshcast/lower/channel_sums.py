@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step
+from meshcast.lower.rewriting import with_inner_blocks
 from meshcast.programs import channel_cycles
 from meshcast.workload import CodeShape, Reduction
 
@@ -29,10 +30,8 @@ def with_pixel_sums(schedule: Schedule, changed: Callable[[Kernel, Reduction], K
     """The schedule, inner blocks too, with its sums over pixels changed."""
 
     def step_of(step: Step) -> Step:
-        if isinstance(step, LoopStep):
-            return replace(step, body=with_pixel_sums(step.body, changed))
-        if isinstance(step, BranchStep):
-            return replace(step, bodies=tuple(with_pixel_sums(body, changed) for body in step.bodies))
+        if not isinstance(step, Kernel):
+            return with_inner_blocks(step, lambda body: with_pixel_sums(body, changed))
         if step.kind is not KernelKind.REDUCTION or not isinstance(step.geometry, Reduction):
             return step
         return changed(step, step.geometry) if sums_pixels(step.geometry) else step

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from meshcast.lower.fused_kernel import merged
 from meshcast.lower.fusion_times import MAX_VALUES
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step, short_name
+from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step, short_name
+from meshcast.lower.rewriting import with_inner_blocks
 
 COPY = ("copy",)  # the ops of a copy kernel
 # Ask for their operands elsewhere than at the element that they compute.
@@ -38,10 +39,8 @@ def with_fused_copies(schedule: Schedule) -> Schedule:
                 continue
             if _takes_copies(step):
                 made.update(dict.fromkeys(step.writes, len(steps)))
-        elif isinstance(step, LoopStep):
-            step = replace(step, body=with_fused_copies(step.body))
-        elif isinstance(step, BranchStep):
-            step = replace(step, bodies=tuple([with_fused_copies(body) for body in step.bodies]))
+        else:
+            step = with_inner_blocks(step, with_fused_copies)
         steps.append(step)
     return replace(schedule, steps=tuple([step for step in steps if step is not None]))
 

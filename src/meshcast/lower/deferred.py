@@ -14,10 +14,10 @@ from dataclasses import replace
 from meshcast.base import KeptBeside
 from meshcast.lower.kernel import Kernel, LoopStep, Schedule, Step
 
-Found = list[tuple[Kernel, int]]
+DeferredKernels = list[tuple[Kernel, int]]
 
 
-def with_deferred_sums(schedule: Schedule, gradients: frozenset[int]) -> tuple[Schedule, Found]:
+def with_deferred_sums(schedule: Schedule, gradients: frozenset[int]) -> tuple[Schedule, DeferredKernels]:
     """The schedule without the all-reduces that only its gradients need, and these with how often they run.
 
     Args:
@@ -28,16 +28,16 @@ def with_deferred_sums(schedule: Schedule, gradients: frozenset[int]) -> tuple[S
     return _KNOWN.of(schedule, gradients, lambda: _deferred(schedule, gradients))
 
 
-_KNOWN: KeptBeside[tuple[Schedule, Found]] = KeptBeside()
+_KNOWN: KeptBeside[tuple[Schedule, DeferredKernels]] = KeptBeside()
 
 
-def _deferred(schedule: Schedule, gradients: frozenset[int]) -> tuple[Schedule, Found]:
-    found: Found = []
+def _deferred(schedule: Schedule, gradients: frozenset[int]) -> tuple[Schedule, DeferredKernels]:
+    found: DeferredKernels = []
     wanted = {value for value in schedule.outputs if value not in gradients}
     return _without(schedule, wanted, 1, found), found
 
 
-def _without(schedule: Schedule, wanted: set[int], count: int, found: Found) -> Schedule:
+def _without(schedule: Schedule, wanted: set[int], count: int, found: DeferredKernels) -> Schedule:
     """A block of which the values `wanted` are needed for more than gradients."""
     needed = _needed(schedule, wanted)
     names: dict[int, int] = {}

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
-from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.rewriting import ValueTypes, with_inner_blocks
 
 _ADDING = frozenset(f"stablehlo.{name}" for name in ("convert", "add", "multiply", "reshape", "transpose"))
 # Beside it: a product's scale, and the place of the only layer in its stack.
@@ -29,16 +30,9 @@ def with_layerwise_weights(schedule: Schedule, values: ValueTypes, *, fused_sums
         values: Types of all values.
         fused_sums: Whether the products that make gradients add them to the sums (Megatron's fused accumulation).
     """
-
-    def inside(step: Step) -> Step:
-        if isinstance(step, LoopStep):
-            return replace(step, body=with_layerwise_weights(step.body, values, fused_sums=fused_sums))
-        if isinstance(step, BranchStep):
-            bodies = (with_layerwise_weights(body, values, fused_sums=fused_sums) for body in step.bodies)
-            return replace(step, bodies=tuple(bodies))
-        return step
-
-    apart = _with_late_casts(replace(schedule, steps=tuple(map(inside, schedule.steps))), values)
+    within = partial(with_layerwise_weights, values=values, fused_sums=fused_sums)
+    inside = tuple([with_inner_blocks(step, within) for step in schedule.steps])
+    apart = _with_late_casts(replace(schedule, steps=inside), values)
     return _with_fused_sums(apart, values) if fused_sums else _with_small_sums(apart, values)
 
 

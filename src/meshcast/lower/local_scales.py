@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from meshcast.base import Group
-from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower.kernel import SCALAR_BYTES, Kernel, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
+from meshcast.lower.rewriting import with_inner_blocks
 from meshcast.workload import Tensor, element_bytes
 
 
@@ -26,7 +27,7 @@ def with_local_scales(schedule: Schedule, tensors: Sequence[Tensor], keep: Calla
         tensors: Types of all values.
         keep: Whether a group agrees on its scales all the same.
     """
-    steps = [_inside(step, tensors, keep) for step in schedule.steps]
+    steps = [with_inner_blocks(step, lambda body: with_local_scales(body, tensors, keep)) for step in schedule.steps]
     names: dict[int, int] = {}
     left: list[Step] = []
     for place, step in enumerate(steps):
@@ -44,14 +45,6 @@ def with_local_scales(schedule: Schedule, tensors: Sequence[Tensor], keep: Calla
         return schedule
     outputs = tuple(names.get(value, value) for value in schedule.outputs)
     return replace(schedule, steps=tuple(left), outputs=outputs)
-
-
-def _inside(step: Step, tensors: Sequence[Tensor], keep: Callable[[Group], bool]) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_local_scales(step.body, tensors, keep))
-    if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(with_local_scales(body, tensors, keep) for body in step.bodies))
-    return step
 
 
 def _is_number(kernel: Kernel, tensors: Sequence[Tensor]) -> bool:

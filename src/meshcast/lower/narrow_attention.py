@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, LoopStep, Schedule, Step
+from meshcast.lower.kernel import Kernel, Schedule, Step
+from meshcast.lower.rewriting import with_inner_blocks
 from meshcast.workload import Attention
 
 NARROW = "f8E4M3FN"
@@ -22,10 +23,8 @@ def with_narrow_attention(schedule: Schedule) -> Schedule:
 
 
 def _narrow(step: Step) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_narrow_attention(step.body))
-    if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(map(with_narrow_attention, step.bodies)))
+    if not isinstance(step, Kernel):
+        return with_inner_blocks(step, with_narrow_attention)
     shape = step.geometry
     if not isinstance(shape, Attention) or shape.dtype not in _WIDE:
         return step

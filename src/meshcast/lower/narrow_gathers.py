@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from meshcast.base import Group
-from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, KernelKind, LoopStep, Recency, Schedule, Step
-from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.kernel import SCALAR_BYTES, Kernel, KernelKind, Recency, Schedule, Step
+from meshcast.lower.rewriting import ValueTypes, with_inner_blocks
 from meshcast.workload import Collective, Reduction, Tensor, element_bytes
 
 SMALL = 1 / 64  # of what is gathered: largest values of it, and scales
@@ -32,7 +32,7 @@ def with_narrow_gathers(schedule: Schedule, values: ValueTypes, among: Callable[
         values: The values of the whole program, which shares are added to.
         among: Whether a group gathers activations: the one that splits a layer's products.
     """
-    steps = [_inside(step, values, among) for step in schedule.steps]
+    steps = [with_inner_blocks(step, lambda body: with_narrow_gathers(body, values, among)) for step in schedule.steps]
     readers: dict[int, list[Step]] = {}
     for step in steps:
         for value in set(step.reads):
@@ -55,14 +55,6 @@ def with_narrow_gathers(schedule: Schedule, values: ValueTypes, among: Callable[
         elif not (isinstance(step, Kernel) and step.collective is not None and set(step.writes) & found.keys()):
             made.append(step)
     return replace(schedule, steps=tuple(made))
-
-
-def _inside(step: Step, values: ValueTypes, among: Callable[[Group], bool]) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_narrow_gathers(step.body, values, among))
-    if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(with_narrow_gathers(body, values, among) for body in step.bodies))
-    return step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
-from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.kernel import Kernel, Schedule, Step
+from meshcast.lower.rewriting import ValueTypes, with_inner_blocks
 from meshcast.lower.small_kernels import copy_kernel
 from meshcast.workload import Gemm, element_bytes
 
@@ -53,10 +53,8 @@ def _with_copies(schedule: Schedule, values: ValueTypes, made: set[int]) -> Sche
 
 
 def _laid_out(step: Step, values: ValueTypes, made: set[int], copies: dict[int, int]) -> Iterator[Step]:
-    if isinstance(step, LoopStep):
-        yield replace(step, body=_with_copies(step.body, values, set()))
-    elif isinstance(step, BranchStep):
-        yield replace(step, bodies=tuple(_with_copies(body, values, set()) for body in step.bodies))
+    if not isinstance(step, Kernel):
+        yield with_inner_blocks(step, lambda body: _with_copies(body, values, set()))
     elif isinstance(step.geometry, Gemm) and len(step.reads) > 1:
         yield from _product(step, step.geometry, values, made, copies)
     else:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
+from meshcast.lower.kernel import Kernel, LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import on_values
-from meshcast.lower.rewriting import ValueTypes, only_fills
+from meshcast.lower.rewriting import ValueTypes, only_fills, with_inner_blocks
 
 SLOTS_HELD = 2
 
 
 def with_offloaded_stacks(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with stacks that pass from one loop to another in the host's memory, inner blocks first."""
-    steps: list[Step] = [_inside(step, values) for step in schedule.steps]
+    steps: list[Step] = [
+        with_inner_blocks(step, lambda body: with_offloaded_stacks(body, values)) for step in schedule.steps
+    ]
     begun: set[int] = set()  # what offloaded stacks begin as
     for index, step in enumerate(tuple(steps)):
         if not isinstance(step, LoopStep):
@@ -45,14 +47,6 @@ def with_offloaded_stacks(schedule: Schedule, values: ValueTypes) -> Schedule:
                 steps[other] = _moving(steps[other], stack, held, slot, values, fetched=True)
     unused = begun.difference(schedule.outputs, *(step.reads for step in steps))
     return replace(schedule, steps=tuple(step for step in steps if not only_fills(step, unused)))
-
-
-def _inside(step: Step, values: ValueTypes) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_offloaded_stacks(step.body, values))
-    if isinstance(step, BranchStep):
-        return replace(step, bodies=tuple(with_offloaded_stacks(body, values) for body in step.bodies))
-    return step
 
 
 def _beginning(step: Step, place: int, held: int, values: ValueTypes) -> LoopStep:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
+from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step
+from meshcast.lower.rewriting import with_inner_blocks
 from meshcast.workload import DTYPE_BITS, Attention, AttentionLibrary, Gemm, Indexed
 
 _SUMS = "f32"
@@ -33,10 +34,8 @@ def with_libraries(
     within = partial(with_libraries, attention=attention, padded=padded, in_order=in_order)
 
     def replaced(step: Step) -> Step:
-        if isinstance(step, LoopStep):
-            return replace(step, body=within(step.body))
-        if isinstance(step, BranchStep):
-            return replace(step, bodies=tuple(map(within, step.bodies)))
+        if not isinstance(step, Kernel):
+            return with_inner_blocks(step, within)
         return _replaced(step, attention=attention, padded=padded, in_order=in_order)
 
     return replace(schedule, steps=tuple(map(replaced, schedule.steps)))

@@ -1,15 +1,16 @@
 """Rewrites of a block before fusion: what XLA:GPU makes of single ops that no kernel runs as they are written.
 
 New values are appended to the tensor types; rewritten ops keep their results, so that readers need no change.
-Rewrites of schedules, after fusion, share the values and `only_fills`.
+Rewrites of schedules, after fusion, share the values, `only_fills` and `with_inner_blocks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from meshcast.base import copier
-from meshcast.lower.kernel import Kernel, Step
+from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
 from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor
 
 # The name of a transpose that no program asks for: what it reads lies in one order, and is wanted in another.
@@ -89,3 +90,12 @@ def only_fills(step: Step, stacks: frozenset[int] | set[int]) -> bool:
         and not FILLING.isdisjoint(step.ops)
         and _COPIED.issuperset(step.ops)
     )
+
+
+def with_inner_blocks(step: Step, changed: Callable[[Schedule], Schedule]) -> Step:
+    """A step with the blocks in it changed: the body of a loop, all of a branch's; a kernel has none, and stays as it is."""
+    if isinstance(step, LoopStep):
+        return replace(step, body=changed(step.body))
+    if isinstance(step, BranchStep):
+        return replace(step, bodies=tuple([changed(body) for body in step.bodies]))
+    return step

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from meshcast.lower.kernel import Kernel, LoopStep, Schedule, Step
+from meshcast.lower.kernel import Kernel, Schedule, Step
+from meshcast.lower.rewriting import with_inner_blocks
 from meshcast.zoo import COPIES_SCOPE
 
 _NUMBER = re.compile(rf"{COPIES_SCOPE}(\d+)")
@@ -23,10 +24,8 @@ def with_single_copies(schedule: Schedule) -> Schedule:
 
 
 def _marked(step: Step) -> Step:
-    if isinstance(step, LoopStep):
-        return replace(step, body=with_single_copies(step.body))
     if not isinstance(step, Kernel):
-        return replace(step, bodies=tuple(with_single_copies(body) for body in step.bodies))
+        return with_inner_blocks(step, with_single_copies)
     found = _NUMBER.search(step.location)
     collective = step.collective
     if collective is None or collective.kind != "all_to_all" or found is None:

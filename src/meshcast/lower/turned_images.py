@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from meshcast.lower.convolutions import is_filter_gradient_call
-from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
-from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step
+from meshcast.lower.rewriting import ValueTypes, with_inner_blocks
 from meshcast.lower.small_kernels import copy_kernel
 from meshcast.workload import Convolution
 
@@ -34,10 +34,8 @@ def with_turned_images(schedule: Schedule, values: ValueTypes) -> Schedule:
 
 
 def _turned(step: Step, values: ValueTypes) -> Iterator[Step]:
-    if isinstance(step, LoopStep):
-        yield replace(step, body=with_turned_images(step.body, values))
-    elif isinstance(step, BranchStep):
-        yield replace(step, bodies=tuple(with_turned_images(body, values) for body in step.bodies))
+    if not isinstance(step, Kernel):
+        yield with_inner_blocks(step, lambda body: with_turned_images(body, values))
     elif step.kind is KernelKind.CONVOLUTION and isinstance(step.geometry, Convolution) and _wants(step.geometry):
         yield from _around(step, step.geometry, values)
     else:

@@ -12,6 +12,7 @@ from meshcast.network.astra.export import export_collective as export_collective
 from meshcast.network.astra.files import INPUT_FILES as INPUT_FILES
 from meshcast.network.astra.files import RemoteMemory as RemoteMemory
 from meshcast.network.astra.files import input_texts as input_texts
+from meshcast.network.astra.model import AstraSource as AstraSource
 from meshcast.network.astra.model import finish_ns as finish_ns
 from meshcast.network.astra.model import preset_system as preset_system
 from meshcast.network.astra.outside import run_collective as run_collective

@@ -17,10 +17,10 @@ import numpy as np
 from meshcast.base import Group, KeptBeside, UnsupportedError, UsageError, larger, smaller
 from meshcast.hardware import HEALTHY, NetworkLevel, degraded
 from meshcast.network.astra.config import AstraBackend
-from meshcast.network.astra.model import Source, astra_plan
+from meshcast.network.astra.model import AstraSource, astra_plan
 from meshcast.network.collective import plan_collective
 from meshcast.network.fabric import fabric_of, read_fabric
-from meshcast.network.flow import FlowResult, FlowTraffic, Job, SharedFabric
+from meshcast.network.flow import FlowJob, FlowResult, FlowTraffic, SharedFabric
 from meshcast.network.plan import CollectivePlan
 from meshcast.network.setting import Setting, WholeJob
 from meshcast.network.spread import Ints, LevelSpread, lying_apart, spread_of_devices, spread_over_levels
@@ -28,7 +28,7 @@ from meshcast.workload import Collective
 
 FULL_SPEED = 1 - 1e-9  # beyond it a share is 1 but for rounding, which should not decide how a step is put in order
 
-Origin = Literal["analytical", "simulated"]
+NetworkOrigin = Literal["analytical", "simulated"]
 
 
 class NetworkModel(Protocol):
@@ -39,7 +39,7 @@ class NetworkModel(Protocol):
         """The name that `--network` takes."""
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> NetworkOrigin:
         """The origin of its seconds, as a prediction's provenance names it."""
 
     def plan(self, collective: Collective) -> CollectivePlan:
@@ -60,7 +60,7 @@ class AlphaBeta:
     """
 
     name = "alpha-beta"
-    origin: Origin = "analytical"
+    origin: NetworkOrigin = "analytical"
 
     def __init__(self, *, setting: Setting) -> None:
         self.setting = setting
@@ -151,7 +151,7 @@ class Flow:
     """The library's plans as flows on the fabric's graph, which share every link max-min fairly."""
 
     name = "flow"
-    origin: Origin = "simulated"
+    origin: NetworkOrigin = "simulated"
 
     def __init__(self, *, setting: Setting) -> None:
         self.setting = setting
@@ -233,8 +233,8 @@ class Flow:
         return self.fabric.simulate(_jobs(traffic))
 
 
-def _jobs(traffic: Sequence[FlowTraffic]) -> list[Job]:
-    return [Job(name=str(index), traffic=one) for index, one in enumerate(traffic)]
+def _jobs(traffic: Sequence[FlowTraffic]) -> list[FlowJob]:
+    return [FlowJob(name=str(index), traffic=one) for index, one in enumerate(traffic)]
 
 
 def _of_rows(collective: Collective, rows: Ints) -> Collective:
@@ -246,13 +246,18 @@ def _of_rows(collective: Collective, rows: Ints) -> Collective:
 class Astra:
     """ASTRA-sim's rules (`preset`) or its own program, for one collective at a time; they know no state of links."""
 
-    origin: Origin = "simulated"
+    origin: NetworkOrigin = "simulated"
 
     def __init__(
-        self, *, setting: Setting, source: Source = "preset", backend: AstraBackend = "Unaware", name: str = "astra"
+        self,
+        *,
+        setting: Setting,
+        source: AstraSource = "preset",
+        backend: AstraBackend = "Unaware",
+        name: str = "astra",
     ) -> None:
         self.setting = setting
-        self.source: Source = source
+        self.source: AstraSource = source
         self.backend: AstraBackend = backend
         self.name = name
         self._plans: dict[Collective, CollectivePlan] = {}

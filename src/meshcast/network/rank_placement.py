@@ -58,7 +58,9 @@ def read_placement(path: Path, ranks: int, devices: int) -> RankPlacement:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(f"cannot read the placement: {reason}", where=str(path)) from None
+        raise InputError(
+            f"cannot read the placement: {reason}", where=str(path), fix="name a text file, a device a line"
+        ) from None
     found: list[int] = []
     seen: dict[int, int] = {}
     for number, line in enumerate(lines, start=1):

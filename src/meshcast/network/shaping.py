@@ -22,14 +22,18 @@ def shaped(cluster: Cluster, shape: tuple[int, ...], inner: int, *, alone: bool)
     sides = (*shape, *(1,) * (len(ici.dims) - len(shape)))
     if len(sides) != len(ici.dims) or any(a > b for a, b in zip(sorted(sides), sorted(ici.dims), strict=True)):
         whole = "x".join(map(str, ici.dims))
-        raise UnsupportedError(f"no slice {'x'.join(map(str, shape))} fits into {cluster.name}, a torus of {whole}")
+        raise UnsupportedError(
+            f"no slice {'x'.join(map(str, shape))} fits into {cluster.name}, a torus of {whole}",
+            fix="give as many sides as it has, none longer than its own",
+        )
     chips = math.prod(sides)
     closed = closed_sides(ici, sides)
     if ici.wrap == "full-axis" and len(set(closed)) > 1:
         if alone and sorted(slice_shape(ici, chips, ici.size // inner)) == sorted(sides):
             return cluster  # the slice that the catalogue's pod has for so many chips
         raise UnsupportedError(
-            f"a slice {'x'.join(map(str, shape))} that closes along some sides only is not described"
+            f"a slice {'x'.join(map(str, shape))} that closes along some sides only is not described",
+            fix="give sides of which all are as long as the pod's, or none",
         )
     wrap = ("always" if all(closed) else "never") if ici.wrap == "full-axis" else ici.wrap
     levels = list(cluster.levels)

@@ -82,7 +82,10 @@ def slice_shape(level: NetworkLevel, positions: int, whole: int) -> Shape:
     unit = 4 if level.wrap == "multiples-of-4" and positions % 4 ** len(level.dims) == 0 else 1
     fitting = [*_fitting(level.dims, positions, unit)] or [*_fitting(level.dims, positions, 1)]
     if not fitting:
-        raise InfeasibleError(f"{positions} devices do not fit into a torus of {'x'.join(map(str, level.dims))}")
+        raise InfeasibleError(
+            f"{positions} devices do not fit into a torus of {'x'.join(map(str, level.dims))}",
+            fix=f"take {math.prod(level.dims)} devices or fewer, or a larger cluster",
+        )
     # With equal volumes, fewer links to go; with equal lengths, short sides first, as slices are usually written.
     return min(fitting, key=lambda shape: (math.prod(shape), sum(shape), shape))
 

@@ -19,9 +19,9 @@ BY_STACKS = "a choice of software stacks: --stack brings it"
 
 
 def _attentions() -> tuple[str, ...]:
-    from meshcast.options.stacks.stack import Attention
+    from meshcast.options.stacks.stack import StackAttention
 
-    return get_args(Attention)
+    return get_args(StackAttention)
 
 
 def _context_attentions() -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from meshcast.programs.pytorch.written import eager_program as eager_program
 from meshcast.programs.reading_ahead import start_reader as start_reader
 from meshcast.programs.sources import ModelSource as ModelSource
 from meshcast.programs.sources import ObjectSource as ObjectSource
-from meshcast.programs.sources import Source as Source
+from meshcast.programs.sources import ProgramSource as ProgramSource
 from meshcast.programs.sources import source_of as source_of
 from meshcast.programs.target import STANDARD_INPUT as STANDARD_INPUT
 from meshcast.programs.target import CaptureOptions as CaptureOptions

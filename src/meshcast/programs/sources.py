@@ -95,6 +95,12 @@ class NamedSource:
             raise UsageError(
                 f"{self.called!r} is no target", where="TARGET", fix=f"a setting is written --set {self.called}"
             )
+        if any(zoo.spelling(known) == zoo.spelling(self.called) for known in zoo.RECOMMENDERS):
+            raise UsageError(
+                f"{self.called!r} has embedding tables, which are shared out over devices: it is no single program",
+                where="TARGET",
+                fix=f"meshcast predict {self.called} and meshcast tables plan take it (docs/recommenders.md)",
+            )
         raise UsageError(
             f"{self.called!r} is neither a file, a module:function nor a model",
             where="TARGET",
@@ -162,10 +168,10 @@ class ObjectSource:
         return self._kept.answer(key, lambda: _from_object(self.made, options, name=None, where="target"))
 
 
-Source: TypeAlias = ModelSource | NamedSource | StreamSource | ObjectSource
+ProgramSource: TypeAlias = ModelSource | NamedSource | StreamSource | ObjectSource
 
 
-def source_of(target: Target) -> Source:
+def source_of(target: Target) -> ProgramSource:
     """Where a target's programs come from.
 
     Raises:

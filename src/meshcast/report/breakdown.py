@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
 from meshcast.report.subject import Scene, Subject
-from meshcast.report.tables import Cell, Table, column, table
+from meshcast.report.tables import Table, TableCell, column, table
 from meshcast.report.tally import Sums, tallied
 from meshcast.report.work import Launches
 
@@ -53,7 +53,7 @@ def breakdown(subject: Subject) -> BreakdownSection | None:
 def _whole(parts: list[StepPart]) -> Table:
     """The parts of the step as a table, for what has no kernels of ours to tell it by: a trace."""
     step = sum(each["seconds"] for each in parts)
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [each["label"], each["seconds"], each["seconds"] / step if step else 0.0] for each in parts if each["seconds"]
     ]
     rows.sort(key=lambda row: -float(row[1] or 0.0))
@@ -78,7 +78,7 @@ _WORK = (column("launches", "count", "count"), column("FLOPs", "FLOP", "flops"),
 
 
 def _classes(scene: Scene, step: float) -> Table:
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [str(kind), found.seconds, _share(found, step), found.count, found.flops, found.bytes, found.sent or None]
         for kind, found in tallied(scene, lambda each: each.kind)
     ]
@@ -110,13 +110,13 @@ def _between(scene: Scene, step: float) -> Iterator[tuple[str, float, float, flo
 
 
 def _loops(scene: Scene, step: float, layers: int | None) -> Table:
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for (label, loops), found in tallied(scene, lambda each: (each.label, each.loops)):
         turns = math.prod(trips for _, trips in loops) if loops else None
         where = " / ".join(f"{name} × {trips:,}" for name, trips in loops) or "outside of loops"
         if loops and loops[-1][1] == layers:
             where += ", a turn for each layer"
-        told: list[Cell] = [
+        told: list[TableCell] = [
             label,
             where,
             found.seconds,
@@ -150,7 +150,7 @@ def _lines(scene: Scene, step: float) -> Table:
     def key(each: Launches) -> tuple[str, str]:
         return ("communication" if each.kernel.collective is not None else "compute", scene.line(each.kernel.location))
 
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for (kind, line), found in tallied(scene, key):
         what = found.first.name if found.first is not None else ""
         rows.append(
@@ -167,7 +167,7 @@ def _kernels(scene: Scene, step: float) -> Table:
     def key(each: Launches) -> tuple[object, ...]:
         return (each.name, each.kernel.cost_key, each.kernel.location)
 
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for _, found in tallied(scene, key):
         if (each := found.first) is None:
             continue

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from meshcast.base import InputError, json_value, unreadable
 from meshcast.report.comparison_folder import COMPARED
 from meshcast.report.summary import NO_MFU, Figure, figure
-from meshcast.report.tables import Cell, Table, column, table
+from meshcast.report.tables import Table, TableCell, column, table
 from meshcast.results import within_peak
 
 SCHEMA = "meshcast.comparison/1"
@@ -99,7 +99,7 @@ def _section(data: Mapping[str, Any]) -> ComparisonSection:
 
 
 def _cells(cells: list[Mapping[str, Any]]) -> Table:
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for cell in cells:
         found = cell["prediction"] or {}
         low, high = cell["step_time_interval_s"] or (None, None)

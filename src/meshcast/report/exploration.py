@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from meshcast.base import InputError, json_value, unreadable
 from meshcast.explore import read_points
 from meshcast.report.summary import Figure, figure
-from meshcast.report.tables import Cell, Table, TableColumn, column, table
+from meshcast.report.tables import Table, TableCell, TableColumn, column, table
 
 POINTS, SUMMARY, SPACE, ENVIRONMENT = "points.jsonl", "summary.json", "space.toml", "environment.json"
 MOST_POINTS = 4_000
@@ -48,7 +48,7 @@ class Points(TypedDict):
     """All points: those of the front and the best are named by their rows."""
 
     columns: list[TableColumn]
-    rows: list[list[Cell]]
+    rows: list[list[TableCell]]
     measures: list[Measure]
     axes: list[int]
     front: list[int]
@@ -212,7 +212,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _cell(value: Any) -> Cell:
+def _cell(value: Any) -> TableCell:
     return value if value is None or isinstance(value, (str, int, float, bool)) else json.dumps(value, default=str)
 
 

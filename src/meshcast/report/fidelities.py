@@ -7,7 +7,7 @@ from typing import TypedDict
 from meshcast.base import MeshcastError
 from meshcast.report.subject import Subject
 from meshcast.report.summary import NO_MFU
-from meshcast.report.tables import Cell, Table, column, table
+from meshcast.report.tables import Table, TableCell, column, table
 from meshcast.results import Prediction, within_peak
 
 _PARTS = ("compute", "memory", "exposed_communication", "overhead", "idle")
@@ -35,7 +35,7 @@ def fidelity_section(subject: Subject) -> FidelitySection | None:
     if not subject.others:
         return None
     first = subject.prediction
-    rows: list[list[Cell]] = [_row("this report", first, first)]
+    rows: list[list[TableCell]] = [_row("this report", first, first)]
     bars = _bars(f"this report ({first.fidelity})", first)
     for name, answer in subject.others:
         if isinstance(answer, MeshcastError):
@@ -52,7 +52,7 @@ def fidelity_section(subject: Subject) -> FidelitySection | None:
     return {"bars": bars, "parts": parts, "answers": table("fidelities", "Answers", columns, rows)}
 
 
-def _row(name: str, answer: Prediction, first: Prediction) -> list[Cell]:
+def _row(name: str, answer: Prediction, first: Prediction) -> list[TableCell]:
     low, high = answer.interval_s or (None, None)
     step, base = answer.step_time_s, first.step_time_s
     exposed = answer.breakdown.exposed_communication if answer.breakdown is not None else None

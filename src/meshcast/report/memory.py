@@ -10,7 +10,7 @@ from meshcast.report.levels import Series, series
 from meshcast.report.source_lines import nearest_line
 from meshcast.report.stage_buffers import stage_buffers
 from meshcast.report.subject import Scene, Subject
-from meshcast.report.tables import Cell, Table, column, table
+from meshcast.report.tables import Table, TableCell, column, table
 from meshcast.simulate import Peak, peak_buffers
 from meshcast.traces import RankTimeline
 
@@ -55,7 +55,7 @@ def memory_section(subject: Subject) -> MemorySection:
 
 def _parts(subject: Subject) -> Table:
     use, capacity = subject.prediction.memory, subject.prediction.capacity_bytes
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     if use.known:
         rows = [["arguments", use.arguments, use.arguments / capacity]]
         rows += [[f"– {role.replace('_', ' ')}", size, size / capacity] for role, size in use.by_role.items() if size]
@@ -107,7 +107,7 @@ def _buffers(subject: Subject) -> tuple[Table | None, str]:
     else:
         return None, "a trace does not say which buffers are held"
     rows.sort(key=lambda row: -float(row[0] or 0))
-    named: list[list[Cell]] = [[what, size, *rest] for size, what, *rest in rows]
+    named: list[list[TableCell]] = [[what, size, *rest] for size, what, *rest in rows]
     columns = (
         column("what"), column("bytes", "B", "peak_memory"), column("type", "", "array_type"), column("role"),
         column("source", "", "source"),
@@ -125,7 +125,7 @@ def _run(subject: Subject) -> Run | None:
             return None
 
 
-def _argument_rows(run: Run) -> list[list[Cell]]:
+def _argument_rows(run: Run) -> list[list[TableCell]]:
     schedule, tensors = run.lowered.schedule, run.lowered.tensors
     return [
         [
@@ -137,7 +137,7 @@ def _argument_rows(run: Run) -> list[list[Cell]]:
     ]  # fmt: skip
 
 
-def _temporaries(subject: Subject, run: Run) -> list[list[Cell]]:
+def _temporaries(subject: Subject, run: Run) -> list[list[TableCell]]:
     """What a program works with at its peak: rows add up to the temporaries, also where a compiler has put them in one block."""
     found = peak_buffers(run.lowered, run.device)
     rows = _temporary_rows(subject, found)
@@ -149,9 +149,9 @@ def _temporaries(subject: Subject, run: Run) -> list[list[Cell]]:
     return rows
 
 
-def _temporary_rows(subject: Subject, peak: Peak) -> list[list[Cell]]:
+def _temporary_rows(subject: Subject, peak: Peak) -> list[list[TableCell]]:
     lines = subject.lines
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for each in peak.buffers:
         location = each.writer.location if each.writer is not None else ""
         what = each.writer.name if each.writer is not None else "written in a loop"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from meshcast.base import format_bytes, format_energy, format_flops, format_rate, format_time
-from meshcast.report.tables import Cell
+from meshcast.report.tables import TableCell
 from meshcast.results import format_count, percent
 
 # Units that are no SI unit with prefixes: what stands behind the number.
 _PLAIN = {"W": " W", "FLOP/B": " FLOP/B", "ratio": "×", "1": ""}
 
 
-def shown(value: Cell, unit: str = "") -> str:
+def shown(value: TableCell, unit: str = "") -> str:
     """A value in its unit, three digits of it; a dash where there is none."""
     if value is None or value == "":
         return "–"

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from meshcast.hardware import Cluster
 from meshcast.report.subject import Subject
-from meshcast.report.tables import Cell, Table, column, table
+from meshcast.report.tables import Table, TableCell, column, table
 
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
 MOST_FACTS = 80
@@ -61,7 +61,7 @@ def _inputs(subject: Subject) -> Iterator[Table]:
     for name, value in found.values.items():
         if name == "model" or value in _NOTHING:
             continue
-        row: list[Cell] = [name, _text(value)]
+        row: list[TableCell] = [name, _text(value)]
         if name in found.defaults:
             defaults.append([*row, "default"])
         else:
@@ -98,7 +98,7 @@ def _source(found: Any, key: str) -> str:
 
 def _tool(subject: Subject) -> Table:
     prediction = subject.prediction
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         ["meshcast", prediction.version],
         ["answered in", f"{prediction.seconds:.2f} s"],
         ["program", prediction.name],

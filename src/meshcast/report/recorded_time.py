@@ -9,7 +9,7 @@ from meshcast.report.breakdown import StepPart
 from meshcast.report.choosing import evenly
 from meshcast.report.subject import Subject
 from meshcast.report.summary import Figure, figure
-from meshcast.report.tables import Cell, Table, column, table
+from meshcast.report.tables import Table, TableCell, column, table
 
 MOST_RANKS, MOST_ROWS = 32, 30
 _TIME = (column("time", "s", "seconds"), column("share", "share", "share"))
@@ -64,7 +64,7 @@ def _parts(each: RankTimes, whole: float) -> list[StepPart]:
 
 
 def _ranks(found: Understanding) -> Table:
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [_named(each), each.computing, each.not_computing, each.idle, each.waited, each.late]
         for each in sorted(found.ranks, key=lambda each: -each.late)
     ]
@@ -78,7 +78,9 @@ def _ranks(found: Understanding) -> Table:
 
 def _shares(name: str, caption: str, head: str, seconds: dict[str, float], whole: float, note: str = "") -> Table:
     ordered = sorted(seconds.items(), key=lambda item: -item[1])
-    rows: list[list[Cell]] = [[each, value, value / whole if whole else 0.0] for each, value in ordered if value > 0]
+    rows: list[list[TableCell]] = [
+        [each, value, value / whole if whole else 0.0] for each, value in ordered if value > 0
+    ]
     return table(name, caption, (column(head), *_TIME), rows, most=MOST_ROWS, note=note)
 
 
@@ -122,7 +124,7 @@ def _classes(found: Understanding) -> Table:
 
 
 def _sizes(found: Understanding) -> Table:
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         [name, each.count, each.least, each.median, each.most, each.total] for name, each in sizes_of(found.job).items()
     ]
     bytes_of = [column(name, "B", "node_bytes") for name in ("least", "median", "most", "in all")]
@@ -132,7 +134,7 @@ def _sizes(found: Understanding) -> Table:
 
 def _links(found: Understanding) -> Table:
     links = dependencies_of(found.job)
-    rows: list[list[Cell]] = [
+    rows: list[list[TableCell]] = [
         ["nodes", links.nodes], ["waits of one node for another", links.edges], ["nodes that wait for nothing", links.free],
         ["most that one node waits for", links.most_before], ["most that wait for one node", links.most_behind],
         ["longest row of nodes, each behind the one before", links.chain],

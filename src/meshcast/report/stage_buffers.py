@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from meshcast.jobs import PartEstimate, Run, StepParts, stage_positions
-from meshcast.report.tables import Cell
+from meshcast.report.tables import TableCell
 from meshcast.results import StageShare
 
-Rows = list[list[Cell]]
+Rows = list[list[TableCell]]
 
 
 def stage_buffers(
@@ -53,7 +53,7 @@ def stage_buffers(
     return rows, f"{said}{estimate.programs[name].label} at their own peak"
 
 
-def _staying(estimate: PartEstimate) -> Iterator[list[Cell]]:
+def _staying(estimate: PartEstimate) -> Iterator[list[TableCell]]:
     """What a part holds for the whole step."""
     part = estimate.part.name
     for size, what, role in (

@@ -8,7 +8,7 @@ from typing import TypedDict
 from meshcast.base import format_bytes
 from meshcast.report.numbers import shown
 from meshcast.report.subject import Subject
-from meshcast.report.tables import Cell, Table, column, table
+from meshcast.report.tables import Table, TableCell, column, table
 from meshcast.results import Prediction, format_power, percent, within_peak
 
 NO_MFU = "no MFU: its products take less time than the device's peak allows"
@@ -18,7 +18,7 @@ class Figure(TypedDict):
     """One number: its label, value, unit and meaning, and a line below it."""
 
     label: str
-    value: Cell
+    value: TableCell
     unit: str
     term: str
     below: str
@@ -38,7 +38,7 @@ class SummarySection(TypedDict):
     helps_note: str
 
 
-def figure(label: str, value: Cell, unit: str, term: str, below: str = "") -> Figure:
+def figure(label: str, value: TableCell, unit: str, term: str, below: str = "") -> Figure:
     """A number of the summary."""
     return {"label": label, "value": value, "unit": unit, "term": term, "below": below}
 
@@ -119,7 +119,7 @@ def _missing(prediction: Prediction) -> Table | None:
     if problem is None:
         return None
     unit = "B" if problem.resource.endswith("_bytes") or problem.resource == "memory" else ""
-    rows: list[list[Cell]] = [["needed", problem.demand], ["there is", problem.bound], ["missing", problem.gap]]
+    rows: list[list[TableCell]] = [["needed", problem.demand], ["there is", problem.bound], ["missing", problem.gap]]
     resource = problem.resource.removesuffix("_bytes").replace("_", " ")
     return table("missing", f"What does not fit: {resource}", (column(""), column("amount", unit, "demand")), rows)
 
@@ -128,10 +128,10 @@ def _helps(prediction: Prediction) -> Table | None:
     """Changes that were predicted: those that save most, or those that make it fit."""
     if (problem := prediction.infeasible) is not None:
         if not problem.fixes:
-            rows: list[list[Cell]] = [[lever] for lever in problem.levers]
+            rows: list[list[TableCell]] = [[lever] for lever in problem.levers]
             return table("helps", "What would make it fit", (column("change"),), rows) if rows else None
         columns = (column("change"), column("needed then", "B", "demand"), column("fits"), column("by"))
-        fixes: list[list[Cell]] = [[each.change, each.demand, each.fits, each.flag] for each in problem.fixes]
+        fixes: list[list[TableCell]] = [[each.change, each.demand, each.fits, each.flag] for each in problem.fixes]
         if not any(each.fits for each in problem.fixes):  # what is not tried is all that is left
             fixes += [[lever, None, None, ""] for lever in problem.levers]
         return table("helps", "What would make it fit", columns, fixes)

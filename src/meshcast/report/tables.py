@@ -8,7 +8,7 @@ from typing import TypedDict
 NARROW = 3  # columns that a phone has room for, of short cells
 LONG = 32  # characters that are broken into lines
 # What a cell is: a text, or a number in the SI unit of its column.
-Cell = str | float | int | bool | None
+TableCell = str | float | int | bool | None
 
 
 class TableColumn(TypedDict):
@@ -25,7 +25,7 @@ class Table(TypedDict):
     name: str
     caption: str
     columns: list[TableColumn]
-    rows: list[list[Cell]]
+    rows: list[list[TableCell]]
     note: str
     cards: bool
 
@@ -39,7 +39,7 @@ def table(
     name: str,
     caption: str,
     columns: Sequence[TableColumn],
-    rows: Iterable[Sequence[Cell]],
+    rows: Iterable[Sequence[TableCell]],
     *,
     most: int = 0,
     note: str = "",
@@ -59,5 +59,5 @@ def table(
     }
 
 
-def _is_long(cell: Cell) -> bool:
+def _is_long(cell: TableCell) -> bool:
     return isinstance(cell, str) and len(cell) > LONG

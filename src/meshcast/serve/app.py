@@ -20,10 +20,10 @@ from meshcast.report import STATIC as REPORT_FILES
 from meshcast.serve.guard import LOOPBACK, REPORT_POLICY, UPLOADS, Guard
 from meshcast.serve.limits import ServeLimits
 from meshcast.serve.messages import (
+    AnswerPart,
     Configuration,
     ErrorAnswer,
     Made,
-    Part,
     Pending,
     RunConfig,
     SearchRequest,
@@ -110,7 +110,7 @@ def _add_questions(app: FastAPI) -> None:
         return await _of_configuration(app, "predict", asked, wait)
 
     @app.post("/api/sections", summary="Sections of a report of a configuration", responses=PROBLEMS)
-    async def sections(asked: Configuration, part: Part = "summary", wait: Wait = QUICK_S) -> Response:
+    async def sections(asked: Configuration, part: AnswerPart = "summary", wait: Wait = QUICK_S) -> Response:
         """Answers with the prediction and its sections, as HTML and as the data that the report's scripts draw from."""
         return await _of_configuration(app, "sections", asked, wait, part=part)
 

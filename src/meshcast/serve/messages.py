@@ -15,7 +15,9 @@ CalledName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._
 PlanText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,+._-]{0,400}$")]
 MeshText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9=,_]{0,200}$")]
 SettingText = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9,.+_-]{1,64}$")]
-Part = Literal["summary", "details"]  # of a prediction's sections: what is known at once, and what has to be drawn
+AnswerPart = Literal[
+    "summary", "details"
+]  # of a prediction's sections: what is known at once, and what has to be drawn
 RunKind = Literal["exploration", "comparison"]  # of run folders
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 

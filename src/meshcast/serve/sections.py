@@ -12,13 +12,13 @@ from meshcast.report import SECTIONS, TITLES, Subject, prediction_data, section_
 from meshcast.serve.wording import spoken, spoken_flag
 
 if TYPE_CHECKING:
-    from meshcast.serve.messages import Part
+    from meshcast.serve.messages import AnswerPart
 
 # The summary, and the sections that its template reads from.
 SUMMARY = ("summary", "recorded", "breakdown", "provenance")
 
 
-def sections_answer(subject: Subject, part: Part) -> dict[str, Any]:
+def sections_answer(subject: Subject, part: AnswerPart) -> dict[str, Any]:
     """Sections as HTML, with the data that the report's scripts draw from and the prediction that they are of."""
     only = SUMMARY if part == "summary" else tuple(name for name in SECTIONS if name not in SUMMARY)
     data = prediction_data(subject, traces=False, only=only)

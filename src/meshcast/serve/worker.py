@@ -25,7 +25,7 @@ from meshcast.serve.usual import USUAL
 from meshcast.serve.wording import on_the_page
 
 if TYPE_CHECKING:
-    from meshcast.serve.messages import Part
+    from meshcast.serve.messages import AnswerPart
 
 WARMING_UP = "llama3-tiny"
 # What to change where an error does not say it: the messages of parsers, which say where they stopped, and why.
@@ -106,7 +106,9 @@ class PageWorker:
         target, options = self._asked(question["asked"], data)
         return self._drawn(target, options, question["part"], question["command"])
 
-    def _drawn(self, target: Any, options: Mapping[str, Any], part: Part, command: Sequence[str]) -> dict[str, Any]:
+    def _drawn(
+        self, target: Any, options: Mapping[str, Any], part: AnswerPart, command: Sequence[str]
+    ) -> dict[str, Any]:
         from meshcast.jobs import chosen_options, predict_with_job
         from meshcast.report import subject_of
         from meshcast.serve.sections import sections_answer

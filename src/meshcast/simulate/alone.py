@@ -130,16 +130,16 @@ def events_alone(
 
 
 # By stream, in their order: kernels and what each waits for.
-Part = dict[int, tuple[tuple[int, tuple[int, ...]], ...]]
-_PARTS: KeptBeside[tuple[tuple[Part, int | None], ...]] = KeptBeside(of_program=16)
+BlocksAlone = dict[int, tuple[tuple[int, tuple[int, ...]], ...]]
+_PARTS: KeptBeside[tuple[tuple[BlocksAlone, int | None], ...]] = KeptBeside(of_program=16)
 
 
-def _parts_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[tuple[Part, int | None], ...]:
+def _parts_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[tuple[BlocksAlone, int | None], ...]:
     """Kernels up to each step that takes all streams, with that step; those behind the last of them with none."""
     return _PARTS.of(block, order, lambda: tuple(_found_parts(chain_of(block, order))))
 
 
-def _found_parts(chain: Sequence[Link]) -> Iterator[tuple[Part, int | None]]:
+def _found_parts(chain: Sequence[Link]) -> Iterator[tuple[BlocksAlone, int | None]]:
     part: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for index, lane, waits, whole in chain:
         if whole:
@@ -182,7 +182,7 @@ class _EventsAlone:
         self._together: dict[tuple[int, ...], Together] = {}  # by the steps that are under way
         self.starts, self.ends, self.done = [0.0] * count, [0.0] * count, [False] * count
 
-    def run(self, part: Part, now: float) -> float:
+    def run(self, part: BlocksAlone, now: float) -> float:
         """Runs kernels from `now` on; when all of them have ended."""
         starts, ends, done, lengths = self.starts, self.ends, self.done, self._lengths
         waiting = dict.fromkeys(part, 0)  # by stream, the place of the next one

@@ -27,7 +27,7 @@ from meshcast.simulate.block_times import Placed, place
 from meshcast.simulate.contention import Contention, SpeedShares
 from meshcast.simulate.critical import critical_path, flattened, shortened
 from meshcast.simulate.executed import Executed, executed
-from meshcast.simulate.exposure import added_up, covered, exposed_by
+from meshcast.simulate.exposure import Interval, added_up, covered, exposed_by
 from meshcast.simulate.issue_order import BlockPlan, plan
 from meshcast.simulate.lengths import NOTHING, Length
 from meshcast.simulate.network import CommunicationTime, KernelNetwork, Uncontended, as_network
@@ -46,7 +46,6 @@ from meshcast.simulate.timeline import (
     stream_of,
 )
 
-Interval = tuple[float, float]
 ROUNDING = 1e-9
 
 

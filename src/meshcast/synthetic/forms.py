@@ -18,7 +18,7 @@ from typing import Any
 
 from meshcast.synthetic.graphs import Moved, OpNode, tensor_bytes
 
-Part = tuple[tuple[int, ...], str, float]  # shape, type, and the share of it that is moved
+FormPart = tuple[tuple[int, ...], str, float]  # shape, type, and the share of it that is moved
 Key = tuple[tuple[int, ...], str]  # what tells tensors apart: shape and type
 
 
@@ -57,9 +57,9 @@ class Form:
     kind: str
     dtype: str
     matrix: bool
-    results: tuple[Part, ...] = ()
-    edges: tuple[tuple[Part, ...], ...] = ()
-    outside: tuple[Part, ...] = ()
+    results: tuple[FormPart, ...] = ()
+    edges: tuple[tuple[FormPart, ...], ...] = ()
+    outside: tuple[FormPart, ...] = ()
     product: Product | None = None
     work: float = 0.0
     plain: tuple[int, int, float] | None = None
@@ -109,7 +109,7 @@ class Form:
         )  # fmt: skip
 
 
-def _parts(found: Sequence[Any]) -> tuple[Part, ...]:
+def _parts(found: Sequence[Any]) -> tuple[FormPart, ...]:
     return tuple((tuple(shape), dtype, share) for shape, dtype, share in found)
 
 
@@ -138,7 +138,7 @@ def form_of(node: OpNode) -> Form:
     )  # fmt: skip
 
 
-def _part(each: Moved) -> Part:
+def _part(each: Moved) -> FormPart:
     whole = each.whole
     return each.shape, each.dtype, 1.0 if each.bytes == whole else float(f"{each.bytes / whole:.9g}") if whole else 0.0
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshcast.synthetic.forms import Form, Part, Product
+from meshcast.synthetic.forms import Form, FormPart, Product
 from meshcast.synthetic.graphs import GroupDims, Moved, OpGraph, OpNode, tensor_bytes
 from meshcast.synthetic.validity import MOST_BESIDE
 from meshcast.workload import DTYPE_BITS
@@ -178,7 +178,7 @@ class _Sized:
             parents=_parents(each), operands=operands, results=tuple(results),
         )  # fmt: skip
 
-    def _whole(self, part: Part, parent: int = -1) -> Moved:
+    def _whole(self, part: FormPart, parent: int = -1) -> Moved:
         shape, dtype, share = part
         sizes = self._dimension.shape(shape)
         return Moved(shape=sizes, dtype=dtype, bytes=_share(sizes, dtype, share), parent=parent)
@@ -203,7 +203,7 @@ class _Sized:
             if number < 0 and made:
                 self._more.append(replace(made[0], bytes=made[0].whole, parent=parent))
 
-    def _from(self, parent: int, part: Part, place: int) -> None:
+    def _from(self, parent: int, part: FormPart, place: int) -> None:
         """What a parent made of what is expected; another of its results where it makes no such, and the rest from outside."""
         made = self._made[parent].results
         wanted = self._whole(part)

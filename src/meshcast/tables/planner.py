@@ -29,7 +29,7 @@ from meshcast.tables.sharding import Sharding
 from meshcast.tables.step import LOADS
 
 Floats = npt.NDArray[np.float64]
-Plan = list[PlacedTable]
+PlacedTables = list[PlacedTable]
 TRIES, TRIES_A_TABLE = 4000, 200  # of one table in one way, beside the first pass over all tables
 WHOLE = Sharding(way="table")
 STARTS, STARTS_OF_MANY = 3, 1
@@ -75,13 +75,13 @@ def timed(problem: ShardingProblem, plan: Sequence[PlacedTable]) -> FoundShardin
     return FoundSharding(plan=tuple(plan), seconds=problem.simulated(plan), baselines={})
 
 
-def _unlike(plans: Sequence[Plan]) -> list[Plan]:
+def _unlike(plans: Sequence[PlacedTables]) -> list[PlacedTables]:
     """Plans that cut tables differently, in order."""
     ways = {tuple(placed.sharding for placed in plan): plan for plan in reversed(plans)}
     return list(reversed(ways.values()))
 
 
-def _mixed(problem: ShardingProblem) -> Iterator[Plan]:
+def _mixed(problem: ShardingProblem) -> Iterator[PlacedTables]:
     """The heaviest tables cut one way, the others whole or, where small, on all ranks; by their seconds, heaviest first."""
     weights = list(problem.weights)
     order = sorted(range(len(weights)), key=lambda each: -weights[each])
@@ -114,11 +114,11 @@ def _lightest(problem: ShardingProblem, totals: Floats, weight: float, way: Shar
     return PlacedTable(sharding=way, places=tuple(sorted(spots.tolist())))
 
 
-def _by_table(measure: Callable[[ShardingProblem, int], float]) -> Callable[[ShardingProblem], Plan]:
-    def place(problem: ShardingProblem) -> Plan:
+def _by_table(measure: Callable[[ShardingProblem, int], float]) -> Callable[[ShardingProblem], PlacedTables]:
+    def place(problem: ShardingProblem) -> PlacedTables:
         weights = [measure(problem, table) for table in range(len(problem.tables))]
         totals = np.zeros(problem.ranks.devices)
-        plan: Plan = [PlacedTable(sharding=WHOLE)] * len(weights)
+        plan: PlacedTables = [PlacedTable(sharding=WHOLE)] * len(weights)
         for table in sorted(range(len(weights)), key=lambda each: -weights[each]):
             rank = int(totals.argmin())
             totals[rank] += weights[table]
@@ -128,9 +128,9 @@ def _by_table(measure: Callable[[ShardingProblem, int], float]) -> Callable[[Sha
     return place
 
 
-def _max_degree(problem: ShardingProblem) -> Plan:
+def _max_degree(problem: ShardingProblem) -> PlacedTables:
     totals = np.zeros(problem.ranks.devices)
-    plan: Plan = []
+    plan: PlacedTables = []
     for ways in problem.options:
         most = max(
             (way for way in ways if way.way == "column"), key=lambda way: way.columns, default=Sharding(way="table")
@@ -144,7 +144,7 @@ def _max_degree(problem: ShardingProblem) -> Plan:
     return _allowed(problem, plan)
 
 
-def _row_wise(problem: ShardingProblem) -> Plan:
+def _row_wise(problem: ShardingProblem) -> PlacedTables:
     row = Sharding(way="row")
     plan = [
         PlacedTable(sharding=row if row in ways else Sharding(way="table"), places=() if row in ways else (0,))
@@ -153,7 +153,7 @@ def _row_wise(problem: ShardingProblem) -> Plan:
     return _allowed(problem, plan)
 
 
-def _allowed(problem: ShardingProblem, plan: Plan) -> Plan:
+def _allowed(problem: ShardingProblem, plan: PlacedTables) -> PlacedTables:
     """The plan, with tables that may not take their way put the first way that they may."""
     kept = list(plan)
     for table, placed in enumerate(plan):
@@ -170,7 +170,7 @@ def _moved(problem: ShardingProblem, table: int) -> float:
     return each.pooling * each.dim
 
 
-BASELINES: dict[str, Callable[[ShardingProblem], Plan]] = {
+BASELINES: dict[str, Callable[[ShardingProblem], PlacedTables]] = {
     "size": _by_table(lambda problem, table: problem.tables[table].bytes),
     "look-ups": _by_table(_moved),
     "max-degree": _max_degree,
@@ -178,7 +178,7 @@ BASELINES: dict[str, Callable[[ShardingProblem], Plan]] = {
 }
 
 
-def _one_by_one(problem: ShardingProblem) -> Plan:
+def _one_by_one(problem: ShardingProblem) -> PlacedTables:
     """Tables, the heaviest first, each in the way and at the place that lengthen the step least."""
     load, reduced = np.zeros((LOADS, problem.ranks.devices)), 0.0
     plan: dict[int, PlacedTable] = {}

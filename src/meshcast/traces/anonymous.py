@@ -21,7 +21,7 @@ from meshcast.chakra import DEVICE_KIND, HOST_BYTES, LEAST, STEPS_OVERLAP, UNTIL
 from meshcast.hardware import device_names
 from meshcast.jobs import NANOSECONDS, JobTrace, Piece, RankBody
 from meshcast.lower import Kernel
-from meshcast.traces.slices import MARKS, Description, Fact, JobTimeline, Level, MovedBytes, RankTimeline, Slice
+from meshcast.traces.slices import MARKS, Description, JobTimeline, Level, MovedBytes, RankTimeline, Slice, SliceFact
 
 PROGRAM = "program"
 KINDS = {
@@ -190,7 +190,7 @@ class _Described:
 
     def _anonymous(self, what: Description) -> Description:
         kind = what.category if what.category in MARKS else str(what.facts.get("kind", what.category))
-        facts: Mapping[str, Fact] = {
+        facts: Mapping[str, SliceFact] = {
             name: coarse(float(value), self.share)
             if self.share and name in SIZE_FACTS and not isinstance(value, str)
             else value

@@ -23,11 +23,12 @@ from meshcast.base import (
     whole_files,
 )
 from meshcast.chakra import check_ranks
-from meshcast.hardware import resolve
+from meshcast.hardware import Cluster
 from meshcast.jobs import (
     Detail,
     JobTrace,
     PipelineJob,
+    job_source,
     not_alike,
     one_program,
     pipeline_trace,
@@ -43,7 +44,7 @@ from meshcast.traces.format_names import ANOTHER_PLACE
 from meshcast.traces.kineto import check_name, other_ranks, rank_path, write_kineto
 from meshcast.traces.passes import served, write_passes
 from meshcast.traces.perfetto import load_builder, write_perfetto
-from meshcast.traces.request import Said, TraceRequest, Written
+from meshcast.traces.request import Teller, TraceRequest, Written
 from meshcast.traces.slices import JobTimeline
 from meshcast.traces.stablehlo import SUFFIXES, program_text
 from meshcast.traces.timelines import ALL, drawn_ranks, job_timeline, rank_name, said_about
@@ -56,12 +57,12 @@ LEFT_OUT = "names, places in the source and constants are left out"
 class TraceFormat:
     """How one format is written, and which of the request's fields (`ranks`, `unroll`, ...) it heeds."""
 
-    write: Callable[[TraceRequest, Said], Written]
+    write: Callable[[TraceRequest, Teller], Written]
     heeds: frozenset[str]
 
 
-def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
-    """The trace of a target: the nodes of every rank, equal ranks once.
+def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> tuple[JobTrace, Cluster]:
+    """The trace of a target: the nodes of every rank, equal ranks once; and the hardware that it is of.
 
     Raises:
         UsageError: It has not the ranks that are asked for, which is said before anything is predicted.
@@ -80,11 +81,11 @@ def job_trace(request: TraceRequest, asked: Collection[int] = ()) -> JobTrace:
     job = traced(Detail(unroll=unroll, memory=request.memory))
     # Readers of one file for equal ranks, ASTRA-sim is none, replay what is predicted: a turn says all there is to say.
     if request.unroll is None and not request.dedup and job.folded and job.turns() <= MOST_NODES:
-        return traced(Detail(unroll=True, memory=request.memory))
-    return job
+        job = traced(Detail(unroll=True, memory=request.memory))
+    return job, resolved.cluster
 
 
-def write_chakra(request: TraceRequest, said: Said) -> Written:
+def write_chakra(request: TraceRequest, said: Teller) -> Written:
     """Chakra execution traces, a file a rank."""
     wanted = ChakraFiles(
         prefix=request.out, generation=check_schema(request.schema), dedup=request.dedup,
@@ -92,14 +93,14 @@ def write_chakra(request: TraceRequest, said: Said) -> Written:
     )  # fmt: skip
     coarseness = request.coarseness
     check_prefix(request.out, where=f"-o {request.out}")
-    job = job_trace(request, wanted.ranks or ())
+    job, cluster = job_trace(request, wanted.ranks or ())
     step = job.step_s
     if request.anonymise:
         job = anonymous_job(job, coarseness)
     what = planned(job, wanted)
     said_of_inputs: tuple[str, ...] = ()
     if len(what.files) == job.ranks > 1:
-        inputs, said_of_inputs = astra_inputs(resolve(request.options.on), job.ranks)
+        inputs, said_of_inputs = astra_inputs(cluster, job.ranks)
         wanted = replace(wanted, inputs=inputs)
     nodes = sum(len(each.body) for each in job.classes)
     said(f"writing {len(what.files):,} files, {format_bytes(what.size)} in all, to {request.out}.RANK.et")
@@ -167,7 +168,7 @@ def _announced(job: JobTimeline, ranks: int, out: Path) -> str:
     return f"writing {ranks:,} rank{'s' if ranks != 1 else ''} of some {job.slices // len(job.kinds):,} slices to {out}"
 
 
-def write_perfetto_file(request: TraceRequest, said: Said) -> Written:
+def write_perfetto_file(request: TraceRequest, said: Teller) -> Written:
     """A Perfetto trace: one file."""
     check_place(request.out, where=f"-o {request.out}")
     load_builder()
@@ -179,7 +180,7 @@ def write_perfetto_file(request: TraceRequest, said: Said) -> Written:
     return _drawn(job, request, "perfetto", len(ranks), {request.out: request.out.stat().st_size}, **counts)
 
 
-def write_kineto_files(request: TraceRequest, said: Said) -> Written:
+def write_kineto_files(request: TraceRequest, said: Teller) -> Written:
     """Kineto's JSON, a file a rank."""
     check_place(request.out, where=f"-o {request.out}")
     check_name(request.out)
@@ -203,7 +204,7 @@ def write_kineto_files(request: TraceRequest, said: Said) -> Written:
     return replace(written, lines=(*written.lines, line))
 
 
-def write_stablehlo(request: TraceRequest, said: Said) -> Written:
+def write_stablehlo(request: TraceRequest, said: Teller) -> Written:
     """The program itself, with what is predicted for it before and after."""
     check_place(request.out, where=f"-o {request.out}")
     if not request.out.name.endswith(SUFFIXES):
@@ -267,7 +268,7 @@ FORMATS: Mapping[str, TraceFormat] = {
 }  # fmt: skip
 
 
-def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None) -> Written:
+def write_trace(name: str, request: TraceRequest, said: Teller = lambda line: None) -> Written:
     """Writes a trace in one of the formats.
 
     Raises:
@@ -284,6 +285,7 @@ def write_trace(name: str, request: TraceRequest, said: Said = lambda line: None
     conditions = request.options.network.conditions
     if conditions.kinds or any(share != 1 for share in conditions.speed.values()):
         raise not_alike()
+    request = replace(request, target=job_source(request.target))  # looked at once, whatever is asked of it
     if (serving := served(request)) is not None:
         return write_passes(name, serving, request, FORMATS[name].write, said)
     return FORMATS[name].write(request, said)

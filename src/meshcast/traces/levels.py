@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from meshcast.traces.slices import MARKS, Level, RankTimeline, Slice
 
-Span = tuple[float, float, float]  # from when to when, how much
+LevelSpan = tuple[float, float, float]  # from when to when, how much
 
 
-def summed(name: str, unit: str, spans: Iterable[Span], base: float = 0.0) -> Level:
+def summed(name: str, unit: str, spans: Iterable[LevelSpan], base: float = 0.0) -> Level:
     """A level that each (start, end, amount) raises while it lasts."""
     changes: dict[float, float] = {0.0: 0.0}
     for start, end, amount in spans:
@@ -40,7 +40,7 @@ def limited(level: Level, most: float, end: float) -> Level:
     With `E(t)` the integral, this is the largest `E'(t) <= E(t)` that rises by no more than `most` a second, raised to the line
     that rises to `E(end)` so fast: what is above comes later, and where no time is left, earlier.
     """
-    spans: list[Span] = [
+    spans: list[LevelSpan] = [
         (at, after, value)
         for (at, value), after in zip(level.steps, [*(at for at, _ in level.steps[1:]), end], strict=True)
         if after > at
@@ -58,9 +58,11 @@ def limited(level: Level, most: float, end: float) -> Level:
     return Level(name=level.name, unit=level.unit, steps=tuple(steps))
 
 
-def _moved(spans: Iterable[Span], most: float, backlog: float, *, forward: bool = True) -> tuple[list[Span], float]:
+def _moved(
+    spans: Iterable[LevelSpan], most: float, backlog: float, *, forward: bool = True
+) -> tuple[list[LevelSpan], float]:
     """Spans in the order in which they come, with what is above `most` moved to the next ones; and what is left of it."""
-    found: list[Span] = []
+    found: list[LevelSpan] = []
     for at, after, value in spans:
         room = (most - value) * (after - at)
         if room <= backlog:
@@ -80,8 +82,8 @@ def _moved(spans: Iterable[Span], most: float, backlog: float, *, forward: bool 
 
 def use_levels(slices: Iterable[Slice], kind: RankTimeline, step_s: float) -> tuple[Level, ...]:
     """Power and use of links over a step: joules and bytes of each slice, spread over its time, power up to the cap."""
-    drawn: list[Span] = []
-    sent: dict[str, list[Span]] = {}
+    drawn: list[LevelSpan] = []
+    sent: dict[str, list[LevelSpan]] = {}
     for each in slices:
         seconds = each.end - each.start
         if seconds <= 0 or each.what.category in MARKS:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.jobs import ServingJob, asks_to_serve, check_drawable, job_source, resolve_job
-from meshcast.traces.request import Said, TraceRequest, Written
+from meshcast.jobs import ServingJob, asks_to_serve, check_drawable, resolve_job
+from meshcast.traces.request import Teller, TraceRequest, Written
 
 
 def served(request: TraceRequest) -> ServingJob | None:
@@ -20,7 +20,7 @@ def served(request: TraceRequest) -> ServingJob | None:
 
 
 def write_passes(
-    form: str, job: ServingJob, request: TraceRequest, write: Callable[[TraceRequest, Said], Written], said: Said
+    form: str, job: ServingJob, request: TraceRequest, write: Callable[[TraceRequest, Teller], Written], said: Teller
 ) -> Written:
     """Writes a trace of every pass: `OUT` with the pass's name before its ending.
 
@@ -37,12 +37,11 @@ def write_passes(
     passes = list(job.passes.named())
     for _, _, program in passes:
         check_drawable(program.run)
-    source = job_source(request.target)
     lines: list[str] = []
     summaries: list[dict[str, Any]] = []
     for name, each, program in passes:
         out = pass_path(request.out, name, prefix=form == "chakra")
-        written = write(replace(request, target=source, options=program.given, out=out), said)
+        written = write(replace(request, options=program.given, out=out), said)
         lines += (f"{name} ({each.described}):", *written.lines)
         summaries.append({"name": name, "times": each.times, **written.summary})
     return Written(lines=tuple(lines), summary={"format": form, "passes": summaries})

@@ -42,12 +42,12 @@ from meshcast.traces.slices import (
     COPY_TRACK,
     TASK_TRACK,
     Description,
-    Fact,
     JobTimeline,
     Level,
     MovedBytes,
     RankTimeline,
     Slice,
+    SliceFact,
 )
 
 GRADIENTS_TRACK = "gradients"
@@ -134,7 +134,11 @@ class _Drawn:
         for task, start, end in zip(schedule.orders[stage], timed.starts, timed.ends, strict=True):
             position = schedule.position(stage, task.chunk)
             estimate = self.step.estimates[position]
-            facts: dict[str, Fact] = {"microbatch": task.microbatch, "position": position, "part": estimate.part.name}
+            facts: dict[str, SliceFact] = {
+                "microbatch": task.microbatch,
+                "position": position,
+                "part": estimate.part.name,
+            }
             what = Description(name=f"{PROGRAM_OF[task.work]} {task.microbatch}", category="task", facts=facts)
             yield Slice(what=what, track=TASK_TRACK, start=start, end=end)
             now = start
@@ -143,7 +147,7 @@ class _Drawn:
                 yield from program.slices(arrows, now)
                 now += program.run.timeline.duration
             if adds_gradients(self.step, task, position):
-                moved: dict[str, Fact] = {
+                moved: dict[str, SliceFact] = {
                     "bytes": estimate.accumulated_bytes,
                     "bound": "memory",
                     "origin": "analytical",
@@ -196,7 +200,7 @@ class _Drawn:
         key = (id(message), f"{side} {distance} {task}")
         if key not in self._messages:
             size = message.collective.payload_bytes
-            facts: dict[str, Fact] = {
+            facts: dict[str, SliceFact] = {
                 "kind": side, "bytes": size, "level": message.plan.level, "microbatch": task.microbatch, "peer_stage": other,
             }  # fmt: skip
             self._messages[key] = Description(
@@ -209,7 +213,7 @@ class _Drawn:
     def _collective(self, what: EndCollective) -> Description:
         """A collective behind the passes, or a share of it."""
         collective, group = what.collective, what.collective.group
-        facts: dict[str, Fact] = {
+        facts: dict[str, SliceFact] = {
             "kind": collective.kind, "bytes": collective.payload_bytes, "over": str(group), "group_size": group.size,
             "algorithm": what.plan.algorithm, "level": what.plan.level,
         }  # fmt: skip
@@ -245,7 +249,7 @@ class _Drawn:
         begin = end - estimate.streaming_s - (estimate.predictions["update"].step_time_s or 0.0)
         length = estimate.host_bytes / host_rate(update.device)
         for kind, start in ((FROM_HOST, begin), (TO_HOST, end - length)):
-            moved: dict[str, Fact] = {
+            moved: dict[str, SliceFact] = {
                 "kind": kind, "bytes": estimate.host_bytes, "bound": "memory", "origin": "analytical",
             }  # fmt: skip
             what = Description(name=f"optimizer state {kind}", category="copy", facts=moved)

@@ -17,12 +17,12 @@ from meshcast.traces.slices import (
     COPY_TRACK,
     LOOP_TRACK,
     Description,
-    Fact,
     JobTimeline,
     Level,
     MovedBytes,
     RankTimeline,
     Slice,
+    SliceFact,
 )
 from meshcast.workload import Collective
 
@@ -104,7 +104,7 @@ class ProgramSlices:
     ) -> Iterator[Slice]:
         if not span.trips:
             return
-        facts: dict[str, Fact] = {"turns": span.trips}
+        facts: dict[str, SliceFact] = {"turns": span.trips}
         if turns > 1:
             facts["of_turns_around"] = turns
         loop = Description(name=span.label, category="loop", facts=facts)
@@ -127,7 +127,12 @@ class ProgramSlices:
             if size:
                 key = (span.label, kind, size)
                 if key not in self._moved:
-                    facts: dict[str, Fact] = {"kind": kind, "bytes": size, "bound": "memory", "origin": "analytical"}
+                    facts: dict[str, SliceFact] = {
+                        "kind": kind,
+                        "bytes": size,
+                        "bound": "memory",
+                        "origin": "analytical",
+                    }
                     self._moved[key] = Description(name=f"{span.label} {kind}", category="copy", facts=facts)
                 end = begin + scale * span.copying * size / span.host_bytes
                 yield Slice(what=self._moved[key], track=COPY_TRACK, start=begin, end=end, turns=turns)
@@ -164,7 +169,7 @@ class ProgramSlices:
 
     def _kernel(self, kernel: Kernel) -> Description:
         estimate = self.run.kernels[kernel]
-        facts: dict[str, Fact] = {
+        facts: dict[str, SliceFact] = {
             "kind": kernel.kind.value,
             "dtype": kernel.dtype,
             "flops": kernel.matrix_flops + kernel.vector_flops + kernel.transcendentals,
@@ -188,7 +193,7 @@ class ProgramSlices:
 
     def _collective(self, kernel: Kernel, collective: Collective) -> Description:
         plan = self.run.collective(kernel)
-        facts: dict[str, Fact] = {
+        facts: dict[str, SliceFact] = {
             "kind": collective.kind, "dtype": kernel.dtype, "bytes": collective.payload_bytes, "over": str(collective.group),
             "group_size": collective.group.size, "algorithm": plan.algorithm, "level": plan.level,
             "origin": self.run.network_model.origin,
@@ -255,7 +260,7 @@ def program_timeline(run: Run, unroll: bool | None) -> JobTimeline:
     )  # fmt: skip
 
 
-def facts_of(run: Run) -> dict[str, Fact]:
+def facts_of(run: Run) -> dict[str, SliceFact]:
     """What a timeline says about the prediction behind it."""
     return {
         "device": run.device.name, "fidelity": run.fidelity, "network": run.options.network.model,

@@ -11,7 +11,7 @@ from meshcast.base import UsageError
 from meshcast.options import Options
 from meshcast.traces.anonymous import parse_coarseness
 
-Said = Callable[[str], None]
+Teller = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class TraceRequest:
     """A trace that is asked for.
 
     Attributes:
-        target: Whatever `predict` takes.
+        target: Whatever `predict` takes, or what `job_source` found it to be.
         options: Everything else that the prediction depends on.
         out: A file, or the prefix of several.
         ranks: Which ranks, as `0-7,16`; None for all, in timelines for one of each kind.

@@ -13,7 +13,7 @@ from typing import Literal
 from meshcast.base import Group
 from meshcast.jobs import Ints
 
-Fact = str | int | float
+SliceFact = str | int | float
 Category = Literal["kernel", "collective", "copy", "send", "receive", "task", "loop"]
 COMPUTE_TRACK, COPY_TRACK, LOOP_TRACK, TASK_TRACK = "compute", "copies", "loops", "tasks"
 MARKS = frozenset({"task", "loop"})  # say what others are part of: nothing runs there
@@ -69,7 +69,7 @@ class Description:
 
     name: str
     category: Category
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: Mapping[str, SliceFact] = field(default_factory=dict)
     joules: float = 0.0
     sent: Mapping[str, float] = field(default_factory=dict)
     exchange: MovedBytes | None = None
@@ -146,7 +146,7 @@ class JobTimeline:
     ranks: int
     kinds: tuple[RankTimeline, ...]
     step_s: float
-    facts: Mapping[str, Fact]
+    facts: Mapping[str, SliceFact]
     slices: int
     folded: bool
 

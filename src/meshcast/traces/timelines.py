@@ -26,7 +26,7 @@ def job_timeline(
     """A step of a target in time.
 
     Args:
-        target: Whatever `predict` takes, but traces.
+        target: Whatever `predict` takes, but traces; or what `job_source` found it to be.
         options: Everything else that the prediction depends on.
         unroll: Whether every turn of a loop is drawn; None for as long as that are not too many.
         anonymise: Whether names and places in the source are left out.
@@ -41,7 +41,7 @@ def job_timeline(
     match resolved := resolve_job(target, options):
         case TraceJob():
             raise UnsupportedError(
-                "a trace is not drawn: it says what is done, and for a part of it when", where=str(target),
+                "a trace is not drawn: it says what is done, and for a part of it when", where=str(resolved.source.path),
                 fix="name the program that it is of, or predict it",
             )  # fmt: skip
         case PipelineJob():

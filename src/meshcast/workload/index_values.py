@@ -19,7 +19,7 @@ from meshcast.programs import ir, symbol_of
 from meshcast.workload.graph import Indexed
 from meshcast.workload.rules.attributes import integer, integers
 
-Array = npt.NDArray[Any]
+AnyArray = npt.NDArray[Any]
 MOST_ELEMENTS = 1 << 22  # of a value that is worked out
 MOST_OPS = 512  # that lead to it
 MOST_BYTES = 1 << 30  # of all values that are held at once
@@ -31,10 +31,10 @@ _TYPES: Mapping[str, str] = {
     "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "ui8": "uint8", "ui16": "uint16",
     "ui32": "uint32", "ui64": "uint64", "f32": "float32", "f64": "float64", "f16": "float32", "bf16": "float32",
 }  # fmt: skip
-_COMPARED: Mapping[str, Callable[[Array, Array], Array]] = {
+_COMPARED: Mapping[str, Callable[[AnyArray, AnyArray], AnyArray]] = {
     "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
 }  # fmt: skip
-_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
+_FUNCTIONS: Mapping[str, Callable[..., AnyArray]] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "minimum": np.minimum, "maximum": np.maximum,
     "negate": np.negative, "abs": np.abs, "sign": np.sign, "log": np.log, "log_plus_one": np.log1p, "exponential": np.exp,
     "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
@@ -102,10 +102,10 @@ class _Values:
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions
-        self._found: dict[tuple[Any, int], Array] = {}
+        self._found: dict[tuple[Any, int], AnyArray] = {}
         self._ops = self._behind = self._bytes = 0
 
-    def of(self, value: Any, frames: tuple[Frame, ...]) -> Array:
+    def of(self, value: Any, frames: tuple[Frame, ...]) -> AnyArray:
         """A value's elements; raises `_UnknownError` where they are not known, or a chain of ops is too long."""
         if self._behind >= LONGEST:
             raise _UnknownError
@@ -114,7 +114,7 @@ class _Values:
         self._behind -= 1
         return found
 
-    def _of(self, value: Any, frames: tuple[Frame, ...]) -> Array:
+    def _of(self, value: Any, frames: tuple[Frame, ...]) -> AnyArray:
         if isinstance(value.owner, ir.Block):
             if not frames or frames[-1].block != value.owner:
                 raise _UnknownError
@@ -137,7 +137,7 @@ class _Values:
             self._found[key] = array.reshape(shape)
         return self._found[key]
 
-    def _forwarded(self, value: Any, operation: Any, frames: tuple[Frame, ...]) -> Array:
+    def _forwarded(self, value: Any, operation: Any, frames: tuple[Frame, ...]) -> AnyArray:
         place = list(operation.results).index(value)
         if operation.name in _FORWARDING:
             return self.of(operation.operands[place], frames)
@@ -149,7 +149,7 @@ class _Values:
         self._ops = inner._ops
         return found
 
-    def _worked_out(self, operation: Any, kind: Any, frames: tuple[Frame, ...]) -> Array:
+    def _worked_out(self, operation: Any, kind: Any, frames: tuple[Frame, ...]) -> AnyArray:
         name = operation.name.rpartition(".")[2]
         shape, dtype = tuple(ir.ShapedType(kind).shape), _TYPES[str(ir.ShapedType(kind).element_type)]
         if name == "constant":
@@ -193,7 +193,7 @@ class _Values:
         raise _UnknownError
 
 
-def _spread(array: Array, dims: Sequence[int], shape: Sequence[int]) -> Array:
+def _spread(array: AnyArray, dims: Sequence[int], shape: Sequence[int]) -> AnyArray:
     wide = [1] * len(shape)
     for size, dim in zip(array.shape, dims, strict=True):
         wide[dim] = size

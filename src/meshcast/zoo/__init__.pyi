@@ -6,7 +6,7 @@ from meshcast.zoo.attention_note import WINDOW as WINDOW
 from meshcast.zoo.builder import ANSWERING as ANSWERING
 from meshcast.zoo.builder import MODES as MODES
 from meshcast.zoo.builder import Builder as Builder
-from meshcast.zoo.builder import Program as Program
+from meshcast.zoo.builder import ModelProgram as ModelProgram
 from meshcast.zoo.builder import num_parameters as num_parameters
 from meshcast.zoo.dense_layers import DenseLayers as DenseLayers
 from meshcast.zoo.dense_layers import dense_programs as dense_programs
@@ -36,7 +36,6 @@ from meshcast.zoo.optimizers import sgd as sgd
 from meshcast.zoo.other_names import spelling as spelling
 from meshcast.zoo.plan import PLAN_FLAG as PLAN_FLAG
 from meshcast.zoo.plan import PLAN_WORDS as PLAN_WORDS
-from meshcast.zoo.plan import Attention as Attention
 from meshcast.zoo.plan import Plan as Plan
 from meshcast.zoo.plan import text_of as text_of
 from meshcast.zoo.plan import without_key as without_key
@@ -55,5 +54,6 @@ from meshcast.zoo.words import LARGEST_HEAD as LARGEST_HEAD
 from meshcast.zoo.words import MARKED as MARKED
 from meshcast.zoo.words import SERVE as SERVE
 from meshcast.zoo.words import UNMARKED as UNMARKED
+from meshcast.zoo.words import AttentionWord as AttentionWord
 from meshcast.zoo.words import Gradients as Gradients
 from meshcast.zoo.words import Remat as Remat

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,9 @@ from meshcast.zoo.layers import attention, causal_attention, causal_mask, soft_c
 from meshcast.zoo.saving import kept
 from meshcast.zoo.sharding import Axes, MeshLayout
 from meshcast.zoo.words import BATCH
+from meshcast.zoo.words import AttentionWord as AttentionWord
 
-Kind = Literal[
-    "auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts"
-]  # fmt: skip
-KINDS = get_args(Kind)
+KINDS = get_args(AttentionWord)
 FUSED = ("flash", "flash-ring", "flash-all-gather", "flash-parts")
 _WITHOUT_WINDOWS = {"flash-ring": ring, "flash-parts": parts}
 _HEADS: tuple[Axes, ...] = (BATCH, "context", "tensor", None)

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.base import UsageError
-from meshcast.zoo.attending import Kind, attend
+from meshcast.zoo.attending import AttentionWord, attend
 from meshcast.zoo.blocks import block, block_weights, through_layers
 from meshcast.zoo.layers import BATCH, Remat, cast, cross_entropy, embed, layer_norm, stacked
-from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
+from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, microbatched
 from meshcast.zoo.shapes.bert import BertConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -70,7 +70,7 @@ def encode(params: Any, data: Any, *, config: BertConfig, layout: MeshLayout, re
     return through_layers(step, x, params["layers"], tree, remat=remat, layout=layout)
 
 
-def _layout(config: BertConfig, mesh: Mapping[str, int] | None, seq: int, attention: Kind) -> MeshLayout:
+def _layout(config: BertConfig, mesh: Mapping[str, int] | None, seq: int, attention: AttentionWord) -> MeshLayout:
     if seq > config.positions:
         raise UsageError(
             f"seq={seq} is longer than the model's {config.positions} positions",
@@ -92,10 +92,10 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     remat: Remat = "autodiff",
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step of masked-language modelling: `(params, opt_state, batch) -> (params, opt_state, loss)`.
 
     `predictions` tokens of every sequence are masked, 15 % of them by default; only these reach the head.
@@ -126,9 +126,9 @@ def forward(
     mesh: Mapping[str, int] | None = None,
     batch: int = 32,
     seq: int | None = None,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Encoding: `(params, batch) -> (activations, pooled vector)`."""
     length = config.positions if seq is None else seq
     layout = _layout(config, mesh, length, attention)

@@ -15,7 +15,7 @@ from meshcast.base import UsageError, nearest
 from meshcast.zoo.dtypes import dtype_named
 from meshcast.zoo.words import SERVE
 
-Program = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+ModelProgram = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 MODES = {
     "train": ("train_step", "training step"),
     "forward": ("forward", "forward pass"),
@@ -61,12 +61,12 @@ class Builder:
             f"{self.name} has no mode {mode!r}", where="--set", fix="its modes are " + ", ".join(self.all_modes)
         )
 
-    def _function(self, mode: str) -> Callable[..., Program]:
+    def _function(self, mode: str) -> Callable[..., ModelProgram]:
         """What builds the program; this is what imports jax."""
         if mode not in self.modes:
             raise self.not_one_program(mode)
         module = importlib.import_module(f"meshcast.zoo.{self.module}")
-        found: Callable[..., Program] = getattr(module, MODES[mode][0])
+        found: Callable[..., ModelProgram] = getattr(module, MODES[mode][0])
         return found
 
     def overrides(self, mode: str | None = None) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Builder:
         }
         return dataclasses.replace(self.config, **changed)
 
-    def __call__(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> Program:
+    def __call__(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> ModelProgram:
         """The program over a mesh, one device by default."""
         mode = overrides.get("mode", self.mode)
         function = self._function(mode)
@@ -179,7 +179,7 @@ def _setting(name: str, value: Any, default: Any, *, least: int) -> Any:
 
 
 @functools.cache
-def _keywords(function: Callable[..., Program]) -> dict[str, Any]:
+def _keywords(function: Callable[..., ModelProgram]) -> dict[str, Any]:
     """Keywords that a function of a model's module takes, with their defaults: not to be changed."""
     parameters = inspect.signature(function).parameters
     return {name: each.default for name, each in parameters.items() if name not in ("config", "mesh")}

@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo.fully_quantised import edges, inference, scored, training, unit
 from meshcast.zoo.low_bit import Noise, QuantisedArithmetic
-from meshcast.zoo.program import Program
+from meshcast.zoo.program import ModelProgram
 from meshcast.zoo.shapes.low_bit import CifarConfig
 
 STAGES, CHANNELS = 3, 3
@@ -66,7 +66,7 @@ def train_step(
     converter_noise: float = 0.0,
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "float32",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     return training(
         config, weights(config), network_of(config), (config.image, config.image, CHANNELS), mesh=mesh, batch=batch,
@@ -83,7 +83,7 @@ def forward(
     weight_noise: float = 0.0,
     activation_noise: float = 0.0,
     converter_noise: float = 0.0,
-) -> Program:
+) -> ModelProgram:
     """Classification in integers: `(params, batch) -> class scores`."""
     return inference(
         config, weights(config), network_of(config), (config.image, config.image, CHANNELS), mesh=mesh, batch=batch,

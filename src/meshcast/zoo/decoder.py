@@ -16,11 +16,11 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.zoo import grouped_query, kv_cache, latent_attention
-from meshcast.zoo.attending import Kind, positions
+from meshcast.zoo.attending import AttentionWord, positions
 from meshcast.zoo.experts import dense, gated_weights, routed, routed_weights
 from meshcast.zoo.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, soft_cap, stacked
 from meshcast.zoo.norms import norm_weights, normalised
-from meshcast.zoo.program import Program, adamw_program, jit_options, token_batch
+from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, token_batch
 from meshcast.zoo.saving import ATTENTION, kept
 from meshcast.zoo.sections import Sections
 from meshcast.zoo.shapes.decoder import DecoderConfig, LayerStack
@@ -33,7 +33,7 @@ def layout_of(
     mesh: Mapping[str, int] | None,
     *,
     sequence_parallel: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     products: str = "plain",
     split_sequences: bool = False,
 ) -> MeshLayout:
@@ -221,12 +221,12 @@ def train_step(
     zero: int = 0,
     remat: Remat = "full",
     sequence_parallel: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
     gradient_dtype: DTypeLike = "float32",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`.
 
     With `sequence_parallel` the residual stream is split by position over "tensor".
@@ -258,7 +258,7 @@ def sections(
     seq: int = 2048,
     remat: Remat = "full",
     sequence_parallel: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     products: str = "plain",
 ) -> Sections:
     """The model's two ends, and its layers from `first` on, for a pipeline to cut between them."""
@@ -309,9 +309,9 @@ def forward(
     batch: int = 8,
     seq: int = 2048,
     sequence_parallel: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Scoring: `(params, batch) -> logits` of every position, nothing kept."""
     config = _serving(config)
     layout = layout_of(config, mesh, sequence_parallel=sequence_parallel, attention=attention)
@@ -335,10 +335,10 @@ def prefill(
     context: int | None = None,
     past: int = 0,
     sequence_parallel: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
     weight_dtype: str = "",
-) -> Program:
+) -> ModelProgram:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place.
 
     The cache has room for `context` positions, the prompt's length by default. With `past` the tokens are a chunk of the
@@ -367,7 +367,7 @@ def decode_step(
     context: int = 2048,
     param_dtype: DTypeLike = "bfloat16",
     weight_dtype: str = "",
-) -> Program:
+) -> ModelProgram:
     """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`, the cache updated in place."""
     config = _serving(config)
     layout = layout_of(config, mesh)
@@ -387,6 +387,6 @@ def _sampled(x: jax.Array, params: Any, config: DecoderConfig, layout: MeshLayou
     return jnp.argmax(project_out(x, params, config, layout)[:, 0], axis=-1).astype(jnp.int32)
 
 
-def _cached_program(function: Any, params: Any, layout: MeshLayout, cache: Any, data: Any) -> Program:
+def _cached_program(function: Any, params: Any, layout: MeshLayout, cache: Any, data: Any) -> ModelProgram:
     tokens = layout.struct(data["tokens"].shape[:1], jnp.int32, BATCH)
     return function, (params, cache, data), jit_options(layout, donate=(1,), results=(cache, tokens))

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from meshcast.zoo.attending import Kind, attend
+from meshcast.zoo.attending import AttentionWord, attend
 from meshcast.zoo.blocks import block_weights, feed_forward, self_attention, through_layers
 from meshcast.zoo.diffusion import embed_time, noised, squared_error, time_weights
 from meshcast.zoo.frame import Fields, forward_program, layout_for_heads
 from meshcast.zoo.layers import BATCH, Remat, cast, stacked
-from meshcast.zoo.program import Program, adamw_program, microbatched
+from meshcast.zoo.program import ModelProgram, adamw_program, microbatched
 from meshcast.zoo.shapes.dit import DitConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 from meshcast.zoo.vit import patches
@@ -93,10 +93,10 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     remat: Remat = "autodiff",
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step on noisy latents: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     layout = layout_for_heads(mesh, AXES, config.heads, attention)
 
@@ -119,9 +119,9 @@ def forward(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One denoising step: `(params, batch) -> predicted noise and variance`."""
     layout = layout_for_heads(mesh, AXES, config.heads, attention)
     score = partial(denoise, config=config, layout=layout, remat="autodiff")

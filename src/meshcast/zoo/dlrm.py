@@ -21,7 +21,7 @@ from jax.typing import DTypeLike
 
 from meshcast.base import UsageError
 from meshcast.zoo.optimizers import sgd, sgd_state
-from meshcast.zoo.program import Program, jit_options, microbatched
+from meshcast.zoo.program import ModelProgram, jit_options, microbatched
 from meshcast.zoo.shapes.dlrm import DlrmConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -139,7 +139,7 @@ def train_step(
     align: int = 1,
     learning_rate: float = 0.1,
     param_dtype: DTypeLike = "float32",
-) -> Program:
+) -> ModelProgram:
     """One step, SGD with momentum for the dense layers and plain for the tables: `-> (params, opt_state, loss)`.
 
     Microbatches look up the tables as they were before the step, and add their rows after the last of them.

@@ -9,7 +9,7 @@ import jax
 from jax.typing import DTypeLike
 
 from meshcast.zoo.layers import cast, cross_entropy
-from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
+from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, microbatched
 from meshcast.zoo.sharding import MeshLayout
 from meshcast.zoo.words import AUTO
 
@@ -39,7 +39,7 @@ def supervised_program(
     zero: int,
     param_dtype: DTypeLike,
     compute_dtype: DTypeLike,
-) -> Program:
+) -> ModelProgram:
     """One AdamW step on the cross-entropy of scores with the field `labels`, products in `compute_dtype`."""
 
     def loss(params: Any, batch: Any) -> jax.Array:
@@ -57,7 +57,7 @@ def forward_program(
     result: jax.ShapeDtypeStruct,
     *,
     param_dtype: DTypeLike,
-) -> Program:
+) -> ModelProgram:
     """`(params, batch) -> scores`, nothing kept."""
 
     def forward(params: Any, batch: Any) -> jax.Array:

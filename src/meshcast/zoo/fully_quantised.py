@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo.frame import supervised_program
 from meshcast.zoo.low_bit import ClipsFromBatch, FakeQuantised, IntegerOnly, Noise, QuantisedArithmetic, integer_layer
-from meshcast.zoo.program import Program, jit_options
+from meshcast.zoo.program import ModelProgram, jit_options
 from meshcast.zoo.shapes.low_bit import LowBitConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -102,7 +102,7 @@ def training(
     noise: Noise,
     param_dtype: DTypeLike,
     compute_dtype: DTypeLike,
-) -> Program:
+) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`, noise drawn from the batch's seeds."""
     layout = MeshLayout.of(mesh, axes=AXES)
 
@@ -129,7 +129,7 @@ def inference(
     mesh: Mapping[str, int] | None,
     batch: int,
     noise: Noise,
-) -> Program:
+) -> ModelProgram:
     """Classification in integers: `(params, batch) -> class scores`."""
     layout = MeshLayout.of(mesh, axes=AXES)
 

@@ -16,7 +16,7 @@ from jax.typing import DTypeLike
 
 from meshcast.base import UsageError
 from meshcast.zoo import kv_cache
-from meshcast.zoo.attending import Kind, attend, is_reordered, positions
+from meshcast.zoo.attending import AttentionWord, attend, is_reordered, positions
 from meshcast.zoo.blocks import Attend, block, block_weights, through_layers
 from meshcast.zoo.layers import (
     BATCH,
@@ -29,7 +29,7 @@ from meshcast.zoo.layers import (
     stacked,
 )
 from meshcast.zoo.layers import attention as cached_attention
-from meshcast.zoo.program import Program, adamw_program, jit_options, token_batch
+from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, token_batch
 from meshcast.zoo.sections import Sections
 from meshcast.zoo.shapes.gpt import GptConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
@@ -130,12 +130,12 @@ def train_step(
     scan: bool = True,
     remat: Remat = "autodiff",
     sequence_parallel: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
     gradient_dtype: DTypeLike = "float32",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`; `seq` defaults to the longest."""
     layout = MeshLayout.of(
         mesh, axes=TRAINING_AXES, sequence_parallel=sequence_parallel, attention=attention, products=products
@@ -161,7 +161,7 @@ def sections(
     seq: int | None = None,
     remat: Remat = "autodiff",
     sequence_parallel: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     products: str = "plain",
 ) -> Sections:
     """The model's two ends, and its layers from `first` on, for a pipeline to cut between them.
@@ -208,9 +208,9 @@ def forward(
     batch: int = 8,
     seq: int | None = None,
     scan: bool = True,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Scoring: `(params, batch) -> logits` of every position."""
     layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
     length, tree = _length(config, seq), weights(config, layout, scan=scan)
@@ -272,9 +272,9 @@ def prefill(
     context: int | None = None,
     past: int = 0,
     scan: bool = False,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`, the cache filled in place.
 
     With `past` they are a chunk of it, behind so many that the cache has already.
@@ -293,7 +293,7 @@ def decode_step(
     context: int | None = None,
     scan: bool = False,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`, the cache updated in place."""
     return _serving(config, mesh, batch, _length(config, context), param_dtype, prompt=None, scan=scan)
 
@@ -308,8 +308,8 @@ def _serving(
     prompt: int | None,
     scan: bool,
     past: int = 0,
-    attention: Kind = "auto",
-) -> Program:
+    attention: AttentionWord = "auto",
+) -> ModelProgram:
     """The program of a prompt, or of a single step, over a cache of `room` positions."""
     layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
     tree = weights(config, layout, scan=scan)

@@ -25,7 +25,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo.shapes.low_bit import LowBitConfig
 
-Layer = dict[str, jax.Array]
+LayerWeights = dict[str, jax.Array]
 
 
 class Numbers(NamedTuple):
@@ -72,15 +72,17 @@ NOISELESS = Noise()
 class QuantisedArithmetic(Protocol):
     """What a quantised network is computed in."""
 
-    def entered(self, x: jax.Array, w: Layer) -> Numbers:
+    def entered(self, x: jax.Array, w: LayerWeights) -> Numbers:
         """The network's input, quantised."""
         ...
 
-    def convolved(self, x: Numbers, w: Layer, *, stride: int = 1, dilation: int = 1, edge: bool = False) -> Numbers:
+    def convolved(
+        self, x: Numbers, w: LayerWeights, *, stride: int = 1, dilation: int = 1, edge: bool = False
+    ) -> Numbers:
         """Sums of products with the weights, zeros around the input such that stride 1 keeps its size."""
         ...
 
-    def left(self, terms: Sequence[Numbers], w: Layer, *, edge: bool = False) -> Numbers:
+    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """The sum of some terms, quantised to activations."""
         ...
 
@@ -145,11 +147,13 @@ class FakeQuantised(_Noisy):
     def __init__(self, config: LowBitConfig, *, noise: Noise = NOISELESS, key: jax.Array | None = None) -> None:
         super().__init__(config, noise, key)
 
-    def entered(self, x: jax.Array, w: Layer) -> Numbers:
+    def entered(self, x: jax.Array, w: LayerWeights) -> Numbers:
         """See `QuantisedArithmetic`."""
         return quantised(x, w["clip"], signed_steps(self._config.edge_bits), signed=True)
 
-    def convolved(self, x: Numbers, w: Layer, *, stride: int = 1, dilation: int = 1, edge: bool = False) -> Numbers:
+    def convolved(
+        self, x: Numbers, w: LayerWeights, *, stride: int = 1, dilation: int = 1, edge: bool = False
+    ) -> Numbers:
         """See `QuantisedArithmetic`."""
         steps = signed_steps(self._weight_bits(edge=edge))
         kernel = quantised(w["kernel"], w["weight_clip"], steps, signed=True)
@@ -157,7 +161,7 @@ class FakeQuantised(_Noisy):
         applied = self._noisy(x.values, self._noise.activations, x.step, edge=edge)
         return Numbers(_convolution(_padded(applied, w, dilation, 0), cells, stride, dilation), kernel.step * x.step)
 
-    def left(self, terms: Sequence[Numbers], w: Layer, *, edge: bool = False) -> Numbers:
+    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """See `QuantisedArithmetic`."""
         total = sum((term.values for term in terms[1:]), start=terms[0].values)
         steps = unsigned_steps(self._bits(edge=edge))
@@ -179,17 +183,19 @@ class ClipsFromBatch(FakeQuantised):
         super().__init__(config)
         self._spread = spread
 
-    def entered(self, x: jax.Array, w: Layer) -> Numbers:
+    def entered(self, x: jax.Array, w: LayerWeights) -> Numbers:
         """See `QuantisedArithmetic`; the clip is the largest."""
         w["clip"] = jnp.log(jnp.max(jnp.abs(x)))
         return super().entered(x, w)
 
-    def convolved(self, x: Numbers, w: Layer, *, stride: int = 1, dilation: int = 1, edge: bool = False) -> Numbers:
+    def convolved(
+        self, x: Numbers, w: LayerWeights, *, stride: int = 1, dilation: int = 1, edge: bool = False
+    ) -> Numbers:
         """See `QuantisedArithmetic`."""
         w["weight_clip"] = jnp.log(self._spread * jnp.std(w["kernel"]))
         return super().convolved(x, w, stride=stride, dilation=dilation, edge=edge)
 
-    def left(self, terms: Sequence[Numbers], w: Layer, *, edge: bool = False) -> Numbers:
+    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """See `QuantisedArithmetic`."""
         total = sum((term.values for term in terms[1:]), start=terms[0].values)
         w["clip"] = jnp.log(self._spread * jnp.sqrt(jnp.mean(jnp.square(total))))
@@ -217,13 +223,15 @@ class IntegerOnly(_Noisy):
     def _type(self, bits: int) -> DTypeLike:
         return self._held_in or storage(bits)
 
-    def entered(self, x: jax.Array, w: Layer) -> Numbers:
+    def entered(self, x: jax.Array, w: LayerWeights) -> Numbers:
         """See `QuantisedArithmetic`."""
         steps = signed_steps(self._config.edge_bits)
         codes = jnp.clip(jnp.round(x / w["step"]), -steps, steps)
         return Numbers(codes.astype(self._type(self._config.edge_bits)), w["step"])
 
-    def convolved(self, x: Numbers, w: Layer, *, stride: int = 1, dilation: int = 1, edge: bool = False) -> Numbers:
+    def convolved(
+        self, x: Numbers, w: LayerWeights, *, stride: int = 1, dilation: int = 1, edge: bool = False
+    ) -> Numbers:
         """See `QuantisedArithmetic`."""
         taken, kernel = _padded(x.values, w, dilation, x.zero), w["kernel"]
         if self._noise.in_products and not edge:
@@ -236,7 +244,7 @@ class IntegerOnly(_Noisy):
             sums = _convolution(taken, kernel, stride, dilation, jnp.int32) + w["offset"]
         return Numbers(sums, x.step * w["weight_step"])
 
-    def left(self, terms: Sequence[Numbers], w: Layer, *, edge: bool = False) -> Numbers:
+    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """See `QuantisedArithmetic`."""
         bits = self._bits(edge=edge)
         steps, zero = unsigned_steps(bits), -(2 ** (bits - 1))
@@ -255,7 +263,9 @@ class IntegerOnly(_Noisy):
         return Numbers(sums, x.step / count)
 
 
-def integer_layer(w: Layer, config: LowBitConfig, *, edge: bool, after: int, held_in: DTypeLike | None = None) -> Layer:
+def integer_layer(
+    w: LayerWeights, config: LowBitConfig, *, edge: bool, after: int, held_in: DTypeLike | None = None
+) -> LayerWeights:
     """A trained layer as `IntegerOnly` takes it; `after` is the code of zero in what comes in."""
     bits = config.edge_bits if edge else config.weight_bits
     steps = signed_steps(bits)
@@ -273,7 +283,7 @@ def _positions(x: jax.Array) -> tuple[int, ...]:
     return tuple(range(1, x.ndim - 1))
 
 
-def _padded(x: jax.Array, w: Layer, dilation: int, zero: int) -> jax.Array:
+def _padded(x: jax.Array, w: LayerWeights, dilation: int, zero: int) -> jax.Array:
     """The input with `zero` around it."""
     sides = [(0, 0), *((dilation * (size // 2),) * 2 for size in w["kernel"].shape[:-2]), (0, 0)]
     return jnp.pad(x, sides, constant_values=zero) if any(low for low, _ in sides) else x

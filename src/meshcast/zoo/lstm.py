@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo.frame import forward_program, supervised_program
 from meshcast.zoo.layers import BATCH, embed
-from meshcast.zoo.program import Program
+from meshcast.zoo.program import ModelProgram
 from meshcast.zoo.shapes.lstm import LstmConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -69,7 +69,7 @@ def train_step(
     zero: int = 0,
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     layout = MeshLayout.of(mesh, axes=AXES)
 
@@ -90,7 +90,7 @@ def forward(
     batch: int = 64,
     seq: int = 35,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Scoring: `(params, batch) -> logits` of every position."""
     layout = MeshLayout.of(mesh, axes=AXES)
 

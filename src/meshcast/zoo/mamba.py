@@ -19,7 +19,7 @@ from meshcast.zoo import kv_cache
 from meshcast.zoo.blocks import through_layers
 from meshcast.zoo.frame import forward_program, supervised_program
 from meshcast.zoo.layers import BATCH, Remat, embed, one_layer, rms_norm, stacked
-from meshcast.zoo.program import Program, jit_options
+from meshcast.zoo.program import ModelProgram, jit_options
 from meshcast.zoo.shapes.mamba import MambaConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -144,7 +144,7 @@ def train_step(
     remat: Remat = "full",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     _check_length(config, seq)
     layout = MeshLayout.of(mesh, axes=AXES)
@@ -167,7 +167,7 @@ def forward(
     seq: int = 2048,
     scan: bool = True,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Scoring: `(params, batch) -> logits` of every position."""
     _check_length(config, seq)
     layout = MeshLayout.of(mesh, axes=AXES)
@@ -188,7 +188,7 @@ def prefill(
     seq: int = 2048,
     scan: bool = False,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """A prompt of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`; the state does not grow with it."""
     _check_length(config, seq)
     layout = MeshLayout.of(mesh, axes=AXES)
@@ -234,7 +234,7 @@ def _walked(
 
 def _cached_program(
     function: Any, config: MambaConfig, layout: MeshLayout, data: Any, batch: int, param_dtype: DTypeLike, *, scan: bool
-) -> Program:
+) -> ModelProgram:
     """A program over what each layer keeps: the inputs of its window, and its state."""
 
     def kept(layers: int) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def decode_step(
     batch: int = 8,
     scan: bool = False,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One token for every sequence: `(params, cache, batch) -> (cache, next tokens)`; the state has no length."""
     layout = MeshLayout.of(mesh, axes=AXES)
     tree = one_layer(weights(config)["layers"])

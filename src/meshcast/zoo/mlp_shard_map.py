@@ -18,7 +18,7 @@ from jax.typing import DTypeLike
 
 from meshcast.base import UsageError
 from meshcast.zoo.layers import cast
-from meshcast.zoo.program import Program, adamw_program
+from meshcast.zoo.program import ModelProgram, adamw_program
 from meshcast.zoo.shapes.mlp import MlpConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -68,7 +68,7 @@ def train_step(
     scheme: Scheme = "psum",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step on `batch` tokens: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     if scheme not in ("psum", "scatter", "ring"):
         raise UsageError(f"scheme {scheme!r} is not one", fix="choose psum, scatter or ring")

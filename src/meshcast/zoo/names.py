@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import UsageError, nearest
-from meshcast.zoo.builder import MODES, Builder, Program
+from meshcast.zoo.builder import MODES, Builder, ModelProgram
 from meshcast.zoo.families import FAMILIES, ModelFamily
 from meshcast.zoo.other_names import known_as
 from meshcast.zoo.words import SERVE
@@ -89,7 +89,7 @@ def program_called(name: str) -> Builder | None:
     return None if (known := known_as(name, models())) is None else _programs()[known]
 
 
-def build(name: str, mesh: Mapping[str, int] | None = None, **overrides: Any) -> Program:
+def build(name: str, mesh: Mapping[str, int] | None = None, **overrides: Any) -> ModelProgram:
     """The named program over a mesh (`{"fsdp": 4, "tensor": 2}`; one device by default), with settings overridden."""
     if (builder := program_called(name)) is None:
         raise UsageError(f"no model {name!r} in the zoo", fix=hint(name))

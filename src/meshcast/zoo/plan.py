@@ -14,21 +14,18 @@ from typing import Any, Literal, get_args
 
 from meshcast.base import InfeasibleError, UnsupportedError, UsageError, expect, nearest
 from meshcast.zoo.dtypes import dtype_named
-from meshcast.zoo.words import Gradients, Remat
+from meshcast.zoo.words import AttentionWord, Gradients, Remat
 
-Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
+ScheduleWord = Literal["1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2"]
 Precision = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "fp8-rowwise", "mxfp8", "nvfp4", "int8"]
-Attention = Literal[
-    "auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts"
-]  # fmt: skip
 Offload = Literal["none", "optimizer", "activations"]
 
 DEGREES = ("dp", "fsdp", "tp", "pp", "cp", "ep")
 PLAN_WORDS: dict[str, tuple[str, ...]] = {
     "remat": get_args(Remat),
-    "schedule": get_args(Schedule),
+    "schedule": get_args(ScheduleWord),
     "precision": get_args(Precision),
-    "attention": get_args(Attention),
+    "attention": get_args(AttentionWord),
     "offload": get_args(Offload),
     "gradients": get_args(Gradients),
 }
@@ -82,9 +79,9 @@ class Plan:
     mbs: int = 1
     remat: Remat = "none"
     zero: int = 0
-    schedule: Schedule | None = None
+    schedule: ScheduleWord | None = None
     precision: Precision = "bf16"
-    attention: Attention | None = None
+    attention: AttentionWord | None = None
     offload: Offload = "none"
     gradients: Gradients = "fp32"
     microbatches: int | None = None
@@ -210,7 +207,7 @@ class Plan:
         return self.dp * self.fsdp * self.ep
 
     @property
-    def pipeline_schedule(self) -> Schedule:
+    def pipeline_schedule(self) -> ScheduleWord:
         """The schedule asked for, or the usual one."""
         return self.schedule or ("interleaved" if self.vp > 1 else "1f1b")
 
@@ -220,9 +217,9 @@ class Plan:
         return self.pp > 1 and self.pipeline_schedule.startswith("zb")
 
     @property
-    def attending(self) -> Attention:
+    def attending(self) -> AttentionWord:
         """The attention asked for, or the simplest one for the plan: `auto` is for whoever knows the device."""
-        simplest: Attention = "all-gather" if self.cp > 1 else "plain"
+        simplest: AttentionWord = "all-gather" if self.cp > 1 else "plain"
         return simplest if self.attention in (None, "auto") else self.attention
 
     @property

@@ -11,11 +11,11 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
 from meshcast.base import InfeasibleError, UsageError
+from meshcast.zoo.builder import ModelProgram as ModelProgram
 from meshcast.zoo.layers import BATCH
 from meshcast.zoo.optimizers import adamw, adamw_state
 from meshcast.zoo.sharding import WHOLE, Axes, MeshLayout
 
-Program = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 Reduced = Callable[[Any], Any]
 
 
@@ -38,7 +38,7 @@ def adamw_program(
     accumulate: int = 1,
     zero: int = 0,
     gradient_dtype: DTypeLike = "float32",
-) -> Program:
+) -> ModelProgram:
     """The training step of a loss under AdamW, donating parameters and optimizer state.
 
     With `accumulate` microbatches, `batch` has a leading axis of that size and the gradients are summed over it in

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo.layers import cast, cross_entropy
 from meshcast.zoo.optimizers import sgd, sgd_state
-from meshcast.zoo.program import Program, jit_options, mean_with_extras, microbatched
+from meshcast.zoo.program import ModelProgram, jit_options, mean_with_extras, microbatched
 from meshcast.zoo.shapes.resnet import ResnetConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -142,7 +142,7 @@ def train_step(
     sync_batch_norm: bool = False,
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One SGD step: `(params, opt_state, batch) -> (params, opt_state, loss)`.
 
     The optimizer state is what the step carries beside the weights: the momentum and the running statistics. Microbatches
@@ -185,7 +185,7 @@ def forward(
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Classification: `(params, batch) -> class scores`, normalised by running statistics that are parameters here."""
     layout = MeshLayout.of(mesh, axes=AXES)
 

@@ -15,7 +15,7 @@ from meshcast.zoo.blocks import through_layers
 from meshcast.zoo.experts import gated, gated_weights
 from meshcast.zoo.frame import Fields, forward_program, layout_for_heads, supervised_program
 from meshcast.zoo.layers import BATCH, Remat, causal_mask, embed, one_layer, rms_norm, stacked
-from meshcast.zoo.program import Program, jit_options
+from meshcast.zoo.program import ModelProgram, jit_options
 from meshcast.zoo.shapes.t5 import T5Config
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -186,7 +186,7 @@ def train_step(
     remat: Remat = "autodiff",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step on inputs of `seq` and outputs of `target` tokens (114: spans of 15 % of 512, as pretrained)."""
     layout = layout_for_heads(mesh, AXES, config.heads)
     score = partial(logits, config=config, layout=layout, remat=remat)
@@ -206,7 +206,7 @@ def forward(
     seq: int = 512,
     target: int = 114,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Scoring: `(params, batch) -> logits` of every position of the output."""
     layout = layout_for_heads(mesh, AXES, config.heads)
     score = partial(logits, config=config, layout=layout, remat="autodiff")
@@ -223,7 +223,7 @@ def prefill(
     seq: int = 512,
     target: int = 114,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Inputs of `seq` tokens to the first of the output: `(params, cache, batch) -> (cache, first tokens)`.
 
     The encoder's keys and values are computed for every layer of the decoder once, and its first step is taken. The cache
@@ -257,7 +257,7 @@ def decode_step(
     seq: int = 512,
     target: int = 114,
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One token of output for every input of `seq` tokens: `(params, cache, batch) -> (cache, next tokens)`."""
     layout = layout_for_heads(mesh, AXES, config.heads)
 
@@ -306,7 +306,7 @@ def _step(
 
 def _cached_program(
     function: Any, config: T5Config, layout: MeshLayout, data: Any, sizes: tuple[int, int, int], dtype: DTypeLike
-) -> Program:
+) -> ModelProgram:
     """A program over the keys and values of the output so far, and of the inputs, in every layer of the decoder."""
     batch, seq, target = sizes
 

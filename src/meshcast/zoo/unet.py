@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from meshcast.zoo.attending import Kind, attend
+from meshcast.zoo.attending import AttentionWord, attend
 from meshcast.zoo.diffusion import embed_time, noised, squared_error, time_weights
 from meshcast.zoo.layers import BATCH, cast, layer_norm
-from meshcast.zoo.program import Program, adamw_program, jit_options, microbatched
+from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, microbatched
 from meshcast.zoo.shapes.unet import UnetConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -192,10 +192,10 @@ def train_step(
     batch: int = 8,
     accumulate: int = 1,
     zero: int = 0,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step on noisy latents: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
 
@@ -219,9 +219,9 @@ def forward(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 8,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One denoising step: `(params, batch) -> predicted noise`."""
     layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
 

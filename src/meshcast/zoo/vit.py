@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from meshcast.zoo.attending import Kind, attend
+from meshcast.zoo.attending import AttentionWord, attend
 from meshcast.zoo.blocks import block, block_weights, through_layers
 from meshcast.zoo.frame import forward_program, layout_for_heads, supervised_program
 from meshcast.zoo.layers import BATCH, Remat, layer_norm, stacked
-from meshcast.zoo.program import Program
+from meshcast.zoo.program import ModelProgram
 from meshcast.zoo.shapes.vit import VitConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -65,10 +65,10 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     remat: Remat = "autodiff",
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
     layout = layout_for_heads(mesh, AXES, config.heads, attention)
 
@@ -87,9 +87,9 @@ def forward(
     *,
     mesh: Mapping[str, int] | None = None,
     batch: int = 64,
-    attention: Kind = "auto",
+    attention: AttentionWord = "auto",
     param_dtype: DTypeLike = "bfloat16",
-) -> Program:
+) -> ModelProgram:
     """Classification: `(params, batch) -> class scores`."""
     layout = layout_for_heads(mesh, AXES, config.heads, attention)
 

@@ -22,6 +22,10 @@ SERVE = "serve"
 """The mode of both passes of requests: a prompt's, and a decoding step."""
 BATCH = ("data", "fsdp", "expert")
 """The axes that split the batch: the minor one last, so that an all-to-all can move it to the experts."""
+AttentionWord = Literal[
+    "auto", "plain", "plain-bf16", "flash", "ring", "all-gather", "flash-ring", "flash-all-gather", "flash-parts"
+]  # fmt: skip
+"""How a model attends (`attending.attend`), and how it meets the keys of other devices where they share a sequence."""
 AUTO = "auto"
 """How a model attends where nobody says: by the fused kernel where the device has one for it, by products elsewhere."""
 LARGEST_HEAD = 256

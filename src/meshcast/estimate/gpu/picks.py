@@ -14,12 +14,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from meshcast.estimate.estimator import Array
 from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.workload import DTYPE_BITS, Indexed
 
-Array = npt.NDArray[np.float64]
 SECTOR = 32
 BINS = 128  # of ranks, each as wide as the ranks before it warrant
 ROUNDS = 60

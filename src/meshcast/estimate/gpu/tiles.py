@@ -27,13 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import KeptBeside
+from meshcast.estimate.estimator import Array
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import loop
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.lower import Recency
 
-Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.signedinteger]
 AT_ONCE = 32  # products whose tiles are worked out together: arrays that stay in a core's cache
 STEP_BYTES = 128

@@ -19,7 +19,7 @@ from meshcast.estimate import (
     settled_clock,
     waits_for_host,
 )
-from meshcast.evidence.calibrate.pairing import Timed
+from meshcast.evidence.calibrate.pairing import TimedKernel
 from meshcast.evidence.calibrate.timed import timed_kernels, timed_model
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind, lower
@@ -51,7 +51,9 @@ def collect_folder(folder: Path, device: Device, split: Split = "all") -> Iterat
                 yield Collected(program=program, why=error.message)
 
 
-def at_full_clock(found: Sequence[Timed], modelled: Sequence[tuple[Kernel, int]], device: Device) -> Iterator[Timed]:
+def at_full_clock(
+    found: Sequence[TimedKernel], modelled: Sequence[tuple[Kernel, int]], device: Device
+) -> Iterator[TimedKernel]:
     """Times as they were without the power cap.
 
     Programs are measured in runs back to back, long products among them at the clock that the cap leaves

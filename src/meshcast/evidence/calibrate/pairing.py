@@ -17,7 +17,7 @@ from typing import Any
 from meshcast.lower import Kernel, KernelKind, lower_hlo
 from meshcast.workload import Gemm
 
-Timed = tuple[Kernel, float]  # a kernel and its seconds
+TimedKernel = tuple[Kernel, float]  # a kernel and its seconds
 _CALLS = (KernelKind.CONVOLUTION, KernelKind.ATTENTION, KernelKind.GEMM)
 _FILLS = re.compile(r"(loop|wrapped)_broadcast|Memset")  # launches that write a constant
 SAME_WORK = 0.1  # relative difference up to which two calls are taken for one: work at the padding counts differently
@@ -26,7 +26,7 @@ LIKELY = 0.5  # the same where there is no other
 
 def paired_kernels(
     launches: Sequence[Mapping[str, Any]], modelled: Sequence[tuple[Kernel, int]], hlo: str | None, busy_us: float
-) -> list[Timed]:
+) -> list[TimedKernel]:
     """The kernels of one probe with their times.
 
     Args:
@@ -50,7 +50,7 @@ def paired_kernels(
     for kernel, count in compiled:
         runs[kernel.name] += count
     times = [(kernel, measured[kernel.name] / runs[kernel.name]) for kernel, _ in compiled]
-    found: list[Timed] = []
+    found: list[TimedKernel] = []
     summed: set[int] = set()  # places of kernels that add up a split product
     for place, (kernel, seconds) in enumerate(times):
         if kernel.kind not in _CALLS:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshcast.evidence.calibrate.pairing import Timed, paired_kernels
+from meshcast.evidence.calibrate.pairing import TimedKernel, paired_kernels
 from meshcast.lower import Kernel, KernelKind, lower_hlo
 from meshcast.workload import Attention
 
@@ -26,7 +26,7 @@ _SHARED = re.compile(r'^\s+(?:ROOT )?%?(\S+) = .*?deduplicated_name="([^"]+)"', 
 
 def timed_kernels(
     launches: Sequence[Launch], modelled: Sequence[tuple[Kernel, int]], hlo: str | None, busy_us: float
-) -> list[Timed]:
+) -> list[TimedKernel]:
     """The kernels of one small program with their times; arguments as for `paired_kernels`.
 
     A single convolution, or call of fused attention, takes as long as the launches of its instruction do, whatever runs
@@ -65,7 +65,7 @@ _FUSED_ROWS = re.compile(r"fusion(_\d+)?")  # XLA's Triton fusions of rows have 
 
 def timed_model(
     launches: Sequence[Launch], modelled: Sequence[tuple[Kernel, int]], hlo: str, busy_us: float
-) -> list[Timed]:
+) -> list[TimedKernel]:
     """The kernels of a whole model with their times."""
     return paired_kernels(instruction_launches(launches, hlo), modelled, hlo, busy_us)
 

@@ -10,18 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import assert_never
 
-from meshcast.base import AnsweredOnce, BugError, MeshcastError, UsageError, expect, nearest, piece
+from meshcast.base import BugError, MeshcastError, UsageError, expect, nearest, piece
 from meshcast.estimate import estimator_names, load_estimator
 from meshcast.evidence.comparison.cell import Ask, Cell, predicted_cell, refused_cell
+from meshcast.evidence.comparison.compared_targets import ComparedTargets, stated_hardware
 from meshcast.evidence.comparison.comparison import Comparison, ladder_place
 from meshcast.evidence.comparison.folder import RunFolder
-from meshcast.evidence.comparison.keys import cell_key, traces_content, traces_key
+from meshcast.evidence.comparison.keys import cell_key, traces_key
 from meshcast.evidence.comparison.names import Hardware, Target, by_name, hardware_of, labels, names_of, once
-from meshcast.evidence.comparison.variants import Variant, variants_of
+from meshcast.evidence.comparison.variants import variants_of
 from meshcast.hardware import LIST_PRICE, Cluster, Price, list_price, resolve
 from meshcast.jobs import (
     Job,
-    JobSource,
     PipelineJob,
     ProgramJob,
     ServingJob,
@@ -29,7 +29,6 @@ from meshcast.jobs import (
     TraceJob,
     TraceSource,
     chosen_options,
-    job_source,
     predict_job,
     resolve_job,
 )
@@ -46,60 +45,6 @@ Told = Callable[[str], AbstractContextManager[None]]
 def silent(_: str) -> AbstractContextManager[None]:
     """Tells nobody what is asked for next."""
     return nullcontext()
-
-
-class ComparedTargets:
-    """Targets by the names that they are shown by; each is looked at once, and what traces hold is read once.
-
-    What is tried of a target (`variants`) makes targets of it that share the one that is looked at.
-    """
-
-    def __init__(self, targets: Mapping[str, Target], variants: Sequence[Variant] = (Variant(),)) -> None:
-        self._targets = {each.named(name): (name, target) for name, target in targets.items() for each in variants}
-        self._variants = {each.named(name): each for name in targets for each in variants}
-        self._kept = AnsweredOnce()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What they are shown by, in the order in which they are asked for."""
-        return tuple(self._targets)
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """What was named, whatever is tried of it."""
-        return tuple(dict.fromkeys(own for own, _ in self._targets.values()))
-
-    @cached_property
-    def any_traces(self) -> bool:
-        """Whether one of them is a job's traces."""
-        return any(self._is_trace(name) for name in self.names)
-
-    def source(self, name: str) -> JobSource:
-        """What a target is.
-
-        Raises:
-            MeshcastError: It cannot be told.
-        """
-        own, target = self._targets[name]
-        return self._kept.answer(("source", own), lambda: job_source(target))
-
-    def named_by(self, name: str) -> str:
-        """The target that something is tried of."""
-        return self._targets[name][0]
-
-    def variant(self, name: str) -> Variant:
-        """What is tried under a name."""
-        return self._variants[name]
-
-    def traces(self, name: str, job: TraceJob) -> str:
-        """A hash of what the files of a job's traces hold."""
-        return self._kept.answer(("traces", self.named_by(name)), lambda: traces_content(job.files))
-
-    def _is_trace(self, name: str) -> bool:
-        try:
-            return isinstance(self.source(name), TraceSource)
-        except MeshcastError:  # its own cells say so
-            return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +171,9 @@ def comparison_plan(
         UsageError: Something is missing or named twice, or there is no such fidelity or setting.
         UnsupportedError: No such device.
     """
-    on = on or stated_hardware(targets)
+    variants = variants_of(tried)
+    compared = ComparedTargets(dict(zip(labels(targets), targets, strict=True)), variants)
+    on = on or stated_hardware(compared)
     for what, given, flag in (("target", targets, ""), ("device", on, ": --on X,Y"), ("fidelity", fidelities, "")):
         if not given:
             raise UsageError(
@@ -241,10 +188,8 @@ def comparison_plan(
             raise UsageError(f"no fidelity {name!r}", where="--fidelity", fix=close)
     named = [name for name in fidelities if name != ALL_FIDELITIES]
     options.check_choices()
-    variants = variants_of(tried)
     for each in variants:
         each.options(options).check_choices()
-    compared = ComparedTargets(dict(zip(labels(targets), targets, strict=True)), variants)
     rest = _all_others(named, compared, options) if ALL_FIDELITIES in fidelities else ()
     clusters = {name: resolve(each) for name, each in hardware.items()}
     return ComparisonGrid(
@@ -256,27 +201,6 @@ def comparison_plan(
         options=options.having(levers=False),
         prices=_prices(clusters, price),
     )
-
-
-def stated_hardware(targets: Sequence[Target]) -> list[Hardware]:
-    """The cluster that files of jobs name; nothing where another target is among them, whose hardware nobody has named.
-
-    Raises:
-        InputError: A file does not follow the schema.
-        UsageError: They name several.
-    """
-    sources = [StatedSource.of(each) for each in targets]
-    clusters = [each.target.on for each in sources if each is not None]
-    different = [each for place, each in enumerate(clusters) if each not in clusters[:place]]
-    if len(clusters) != len(targets) or not different:
-        return []
-    if len(different) > 1:
-        raise UsageError(
-            f"the jobs are on {len(different)} different clusters",
-            where="--on",
-            fix="name the hardware to compare them on",
-        )
-    return [each for each in different if each is not None]
 
 
 def _prices(clusters: Mapping[str, Cluster], price: str | float | None) -> dict[str, Price]:
@@ -324,9 +248,8 @@ def _answer(ask: Ask, grid: ComparisonGrid, folder: RunFolder | None) -> Cell:
         tried = grid.targets.variant(ask.target).options(grid.options)
         options = _attending_alike(tried.having(on=grid.given[ask.on], fidelity=ask.fidelity), cluster, grid)
         source = grid.targets.source(ask.target)
-        if isinstance(
-            source, StatedSource
-        ):  # the file of a job names hardware of its own: that of the column goes before it
+        if isinstance(source, StatedSource):
+            # The file of a job names hardware of its own: that of the column goes before it.
             options = options.having(written=tuple(sorted({*options.written, "on"})))
         if isinstance(source, TraceSource):
             options = _of_traces(options)

@@ -24,12 +24,12 @@ from meshcast.network import (
     ASTRA_KINDS,
     AstraBackend,
     AstraKind,
+    AstraSource,
     AstraSystem,
     finish_ns,
     run_collective,
 )
 
-Source = Literal["preset", "astra-sim"]
 COLUMNS = (
     "backend", "topology", "npus_count", "bandwidth_GBps", "latency_ns", "algorithm", "chunks", "endpoint_delay_ns",
     "collective", "comm_size_bytes", "finish_ns",
@@ -135,7 +135,7 @@ class AstraSummary:
         }
 
 
-def validate_astra(rows: Sequence[AstraRow], *, source: Source = "preset", jobs: int = 1) -> Iterator[AstraResult]:
+def validate_astra(rows: Sequence[AstraRow], *, source: AstraSource = "preset", jobs: int = 1) -> Iterator[AstraResult]:
     """An answer for each row, in order, as soon as it is known.
 
     Args:
@@ -146,7 +146,7 @@ def validate_astra(rows: Sequence[AstraRow], *, source: Source = "preset", jobs:
     yield from in_processes(partial(_judged, source=source), rows, jobs)
 
 
-def _judged(asked: AstraRow, source: Source) -> AstraResult:
+def _judged(asked: AstraRow, source: AstraSource) -> AstraResult:
     cells = asked.cells
     row = ProgramRow(
         id=asked.id, group=f"{cells['backend']}/{cells['topology']}/{cells['algorithm']}",

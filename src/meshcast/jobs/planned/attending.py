@@ -15,10 +15,10 @@ from meshcast.jobs.planned.settings import length_of
 from meshcast.options import Options
 from meshcast.programs import setting_value
 from meshcast.workload import AttentionLibrary
-from meshcast.zoo import AUTO, SERVE, Attention, Builder, Plan, dtype_named
+from meshcast.zoo import AUTO, SERVE, AttentionWord, Builder, Plan, dtype_named
 
 _HALF = ("bfloat16", "float16")
-_WAYS: dict[str, Attention] = {"ring": "flash-ring", "all-gather": "flash-all-gather", "parts": "flash-parts"}
+_WAYS: dict[str, AttentionWord] = {"ring": "flash-ring", "all-gather": "flash-all-gather", "parts": "flash-parts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Attending:
         why: Why it is not the fused kernel, where that was wanted.
     """
 
-    attention: Attention
+    attention: AttentionWord
     default: bool
     why: str = ""
 
@@ -47,9 +47,9 @@ def attention_of(builder: Builder, options: Options, device: Device) -> Attendin
         return None
     said = plan.attention if plan is not None else options.program.settings.get("attention")
     if said not in (None, AUTO):
-        return Attending(attention=cast(Attention, said), default=False)
+        return Attending(attention=cast(AttentionWord, said), default=False)
     default = options.program.attention == AUTO
-    plain: Attention = plan.attending if plan is not None else "plain"
+    plain: AttentionWord = plan.attending if plan is not None else "plain"
     if options.program.attention == "plain":
         return Attending(attention=plain, default=default)
     precision = plan.precision if plan is not None else None
@@ -141,7 +141,7 @@ def _not_by_default(plan: Plan | None, builder: Builder, options: Options, devic
     return f"chunks of 2 x cp={plan.cp} do not divide a sequence of {length}" if length and length % chunks else ""
 
 
-def _way(builder: Builder, options: Options) -> Attention:
+def _way(builder: Builder, options: Options) -> AttentionWord:
     """How fused kernels meet the keys of other devices: as the stack has it, but rings and parts know no windows."""
     chosen = {name: setting_value(text) for name, text in options.program.settings.items()}
     windowed = bool(getattr(builder.configured(**chosen), "window", 0))

@@ -62,7 +62,9 @@ def with_memory_parts(
     return replace(prediction, infeasible=replace(problem, levers=(*stage, *said, _larger(problem))))
 
 
-def memory_parts(prediction: Prediction, builder: Builder, plan: Plan, options: Options, device: Device) -> list[Part]:
+def memory_parts(
+    prediction: Prediction, builder: Builder, plan: Plan, options: Options, device: Device
+) -> list[MemoryPart]:
     """What takes memory, how much, and the changes that would make it smaller; arguments as of `with_memory_parts`."""
     chosen: dict[str, Any] = {name: setting_value(text) for name, text in options.program.settings.items()}
     mode = chosen.pop("mode", builder.mode)
@@ -88,7 +90,7 @@ class MemoryWay:
     words: str = ""
 
 
-Part = tuple[str, int, list[MemoryWay]]
+MemoryPart = tuple[str, int, list[MemoryWay]]
 
 
 def _words(way: MemoryWay) -> str:
@@ -151,7 +153,7 @@ class _Changes:
         return hasattr(module, "sections") and self.builder.configured(**self.settings).layers % parts == 0
 
 
-def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[Part]:
+def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[MemoryPart]:
     """(what, bytes, what would make it smaller)."""
     memory, plan = prediction.memory, changes.plan
     yield (
@@ -182,7 +184,7 @@ def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[Part]:
     )
 
 
-def _of_inference(prediction: Prediction, changes: _Changes) -> Iterator[Part]:
+def _of_inference(prediction: Prediction, changes: _Changes) -> Iterator[MemoryPart]:
     """The parts of an inference step's memory, weights and requests, with the changes that make them smaller."""
     memory = prediction.memory
     fewer = [_said("a smaller batch"), *(replace(way, words="for the same batch") for way in changes.twice("dp"))]

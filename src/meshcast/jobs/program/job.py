@@ -18,7 +18,7 @@ from meshcast.jobs.trust import with_trust
 from meshcast.lower import LoweredProgram
 from meshcast.options import Options, chosen_estimators, chosen_lowering
 from meshcast.partition import partition
-from meshcast.programs import CaptureOptions, ObjectSource, Program, Source
+from meshcast.programs import CaptureOptions, ObjectSource, Program, ProgramSource
 from meshcast.results import Prediction
 
 _STAGES = ("capturing it", "partitioning and lowering it", "estimating its kernels")  # that a person hears of
@@ -38,7 +38,7 @@ class ProgramJob:
         brief: Whether the step is all that is asked for: nothing is said of it, and no table is made.
     """
 
-    source: Source
+    source: ProgramSource
     given: Options
     options: Options
     cluster: Cluster

@@ -19,7 +19,7 @@ from meshcast.jobs.stated.shapes import RunModel
 from meshcast.jobs.stated.systems import RunSystem
 from meshcast.options import Stack
 
-Plan = dict[str, int | str]
+PlanWords = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
@@ -36,7 +36,7 @@ _PRECISIONS = (
 )
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: PlanWords) -> str:
     """The plan as `--plan` takes it; degrees of one are left out."""
     return ",".join(f"{name}={value}" for name, value in plan.items() if name == "dp" or _says_something(name, value))
 
@@ -45,7 +45,7 @@ def _says_something(name: str, value: int | str) -> bool:
     return name not in DEGREES or value not in (0, 1) or (name == "sp" and value == 1)
 
 
-def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> Plan:
+def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> PlanWords:
     """The plan of a run on its system."""
     shards = {name: run.degree(name) for name in ("tp", "pp", "cp")}
     ranks, rest = divmod(run.devices, math.prod(shards.values()))
@@ -78,7 +78,7 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     return plan
 
 
-def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings) -> Plan:
+def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings) -> PlanWords:
     """dp, fsdp and ep, whose product is the number of ranks that share the batch."""
     sharded = run.degree("fsdp")
     if ranks % sharded:
@@ -112,7 +112,7 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
     return {"dp": plain // inner, "fsdp": sharded // outer, "ep": outer * inner}
 
 
-def _sharing(run: StatedRun, plan: Plan) -> Plan:
+def _sharing(run: StatedRun, plan: PlanWords) -> PlanWords:
     """ZeRO's stage: what the ranks that share the batch store in shares.
 
     Stage 2 keeps weights gathered. Beside stages FSDP gathers them once a step and reduces gradients behind the last microbatch
@@ -165,12 +165,12 @@ def shared_out(layers: int, parts: int) -> list[int]:
     return counts
 
 
-def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> Plan:
+def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> PlanWords:
     """Virtual stages and the schedule of a pipeline."""
     if stages == 1:
         return {}
     virtual = run.degree("vp")
-    plan: Plan = {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
+    plan: PlanWords = {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
     layers, parts = model.config.layers, stages * virtual
     if layers < parts - _ENDS:
         found.lacks(
@@ -185,7 +185,7 @@ def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> 
     return plan
 
 
-def _microbatch(run: StatedRun, plan: Plan, ranks: int, shards: dict[str, int], found: Findings) -> Plan:
+def _microbatch(run: StatedRun, plan: PlanWords, ranks: int, shards: dict[str, int], found: Findings) -> PlanWords:
     """The microbatch; the global batch must be a multiple of what the ranks take at once.
 
     Where it is no whole number, neighbouring ranks share sequences: of p / q sequences each, q ranks split p by position, and
@@ -216,7 +216,7 @@ def _microbatch(run: StatedRun, plan: Plan, ranks: int, shards: dict[str, int], 
     return {"mbs": int(micro)}
 
 
-def _other_microbatch(batch: int, micro: float, ranks: int, found: Findings) -> Plan:
+def _other_microbatch(batch: int, micro: float, ranks: int, found: Findings) -> PlanWords:
     """The largest microbatch up to the one that is told which the ranks can share the batch out in."""
     step = max(int(micro), 1) * ranks
     near = sorted({max(batch - batch % step, step), batch - batch % step + step})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from meshcast.jobs.stated.parallelism import Plan
+from meshcast.jobs.stated.parallelism import PlanWords
 from meshcast.jobs.stated.target import RunTarget
 from meshcast.zoo import Remat
 
@@ -62,7 +62,7 @@ def _further(target: RunTarget) -> Iterator[RunTarget]:
     habit = str(target.plan.get("remat", ""))
     if target.recomputation_told or habit not in MORE:
         return
-    further: list[Plan] = [{"remat": word} for word in MORE[MORE.index(habit) + 1 :]]
+    further: list[PlanWords] = [{"remat": word} for word in MORE[MORE.index(habit) + 1 :]]
     if target.stack is not None and target.stack.offloads and target.on and target.on.device.host_bandwidth is not None:
         further.append({"remat": MORE[-1], "offload": "activations"})
     for changes in further:

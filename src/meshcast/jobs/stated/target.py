@@ -9,7 +9,7 @@ from typing import Any
 
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.jobs.stated.findings import Findings
-from meshcast.jobs.stated.parallelism import Plan, plan_of, plan_text
+from meshcast.jobs.stated.parallelism import PlanWords, plan_of, plan_text
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.jobs.stated.shapes import RunModel, model_of
 from meshcast.jobs.stated.software import overlap_of, stack_of
@@ -41,7 +41,7 @@ class RunTarget:
     model: RunModel | None
     batch: int
     seq: int | None
-    plan: Plan
+    plan: PlanWords
     on: Cluster | None
     devices: int
     hardware_class: str

@@ -19,7 +19,7 @@ from meshcast.network.spread import LevelSpread, spread_over_levels
 from meshcast.network.steps import PHASES
 from meshcast.workload import Collective
 
-Source = Literal["preset", "astra-sim"]
+AstraSource = Literal["preset", "astra-sim"]
 # As in the example systems that ASTRA-sim comes with.
 SPLITS, ENDPOINT_DELAY_NS = 4, 10
 
@@ -80,7 +80,7 @@ def preset_system(network: AstraNetwork, device: Device) -> AstraSystem:
 
 
 def astra_plan(
-    collective: Collective, cluster: Cluster, backend: AstraBackend = "Unaware", source: Source = "preset",
+    collective: Collective, cluster: Cluster, backend: AstraBackend = "Unaware", source: AstraSource = "preset",
     job: WholeJob | None = None,
 ) -> CollectivePlan:  # fmt: skip
     """A program's collective by ASTRA-sim's rules, its groups' spread over a cluster's levels taken for dimensions.
@@ -168,7 +168,7 @@ def _kind(collective: Collective) -> AstraKind:
 
 def _plan(
     collective: Collective, primitive: Primitive, algorithms: tuple[str, ...], slowest: LevelSpread,
-    times: tuple[float, float], source: Source,
+    times: tuple[float, float], source: AstraSource,
 ) -> CollectivePlan:  # fmt: skip
     total, latency = times
     stages: tuple[Stage, ...] = ()

@@ -56,7 +56,10 @@ class AllPairs:
         Raises:
             UnsupportedError: Always.
         """
-        raise UnsupportedError("in-network reduction needs switches, and here every pair has a link of its own")
+        raise UnsupportedError(
+            "in-network reduction needs switches, and here every pair has a link of its own",
+            fix="choose another algorithm than in-network reduction",
+        )
 
 
 def all_pairs(parts: Parts, place: LevelPlace) -> AllPairs:

@@ -96,7 +96,10 @@ class Torus:
         Raises:
             UnsupportedError: Always.
         """
-        raise UnsupportedError("in-network reduction needs switches; devices of a ring or torus have none")
+        raise UnsupportedError(
+            "in-network reduction needs switches; devices of a ring or torus have none",
+            fix="choose another algorithm than in-network reduction",
+        )
 
 
 def torus(parts: Parts, place: LevelPlace) -> Torus:

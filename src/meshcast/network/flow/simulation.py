@@ -23,7 +23,7 @@ _KEPT = 4096  # sets of phases whose paces are remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class FlowJob:
     """A collective that starts at a time, or when other jobs have ended; perhaps several times in a row."""
 
     name: str
@@ -137,7 +137,7 @@ class SharedFabric:
             self._merged[key] = merged(phases)
         return self._merged[key]
 
-    def simulate(self, jobs: Sequence[Job]) -> FlowResult:
+    def simulate(self, jobs: Sequence[FlowJob]) -> FlowResult:
         """Times of jobs that share the fabric.
 
         Raises:
@@ -183,7 +183,7 @@ class SharedFabric:
 
     def _result(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[FlowJob],
         start: dict[str, float],
         end: dict[str, float],
         phases: dict[str, tuple[FlowPhase, ...]],
@@ -210,7 +210,7 @@ def _key(traffic: FlowTraffic) -> tuple[object, ...]:
     return traffic.plan, traffic.key
 
 
-def _check(jobs: Sequence[Job]) -> None:
+def _check(jobs: Sequence[FlowJob]) -> None:
     names = [job.name for job in jobs]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -242,6 +242,6 @@ def _level_use(fabric: Fabric, sent: Floats, seconds: float) -> tuple[LevelUse, 
     return tuple(found)
 
 
-def simulate_flows(fabric: Fabric, jobs: Sequence[Job]) -> FlowResult:
+def simulate_flows(fabric: Fabric, jobs: Sequence[FlowJob]) -> FlowResult:
     """Times of jobs that share a fabric, and what its links carried."""
     return SharedFabric(fabric).simulate(jobs)

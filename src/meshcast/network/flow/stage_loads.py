@@ -200,7 +200,11 @@ def _reduced(fabric: Fabric, level: int, stage: Stage, sets: tuple[Groups, ...],
     """Switches add on the way up and multicast on the way down; the busier way carries what a device sends."""
     wiring = fabric.wirings[level]
     if wiring is None:
-        raise UnsupportedError("a graph of one's own does not say which switches add", where=fabric.name)
+        raise UnsupportedError(
+            "a graph of one's own does not say which switches add",
+            where=fabric.name,
+            fix="choose another algorithm than in-network reduction",
+        )
     loads: list[Loads] = []
     for rows in sets:
         number = np.repeat(np.arange(len(rows)), rows.shape[1])

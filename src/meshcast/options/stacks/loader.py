@@ -11,7 +11,7 @@ from meshcast.hardware import Reader, loader
 from meshcast.lower import Fusion, Layers, Overlap, RaggedProducts
 from meshcast.options.options import Options
 from meshcast.options.stacks.choices import HOST, ChoiceReader
-from meshcast.options.stacks.stack import Attention, ContextAttention, Recomputation, Selective, Stack
+from meshcast.options.stacks.stack import ContextAttention, Recomputation, Selective, Stack, StackAttention
 from meshcast.simulate import HostCosts, Scheduler, Scheduling
 from meshcast.workload import AttentionLibrary
 from meshcast.zoo import Gradients
@@ -75,7 +75,7 @@ def _read(path: Path) -> Stack:
                 default=_OPEN.lowering.attention_library,
             ),
         ),
-        attention=cast(Attention, reader.choice("kernels", "attention", among=get_args(Attention))),
+        attention=cast(StackAttention, reader.choice("kernels", "attention", among=get_args(StackAttention))),
         layers=cast(Layers, reader.choice("kernels", "layers", among=get_args(Layers), default=_OPEN.lowering.layers)),
         ragged=cast(
             RaggedProducts,

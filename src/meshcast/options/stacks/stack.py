@@ -14,7 +14,7 @@ from meshcast.simulate import HostCosts, Scheduler
 from meshcast.workload import AttentionLibrary
 from meshcast.zoo import Gradients
 
-Attention = Literal["auto", "plain", "flash"]
+StackAttention = Literal["auto", "plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
 Selective = Literal["selective", "alternate"]
 ContextAttention = Literal["ring", "all-gather", "parts"]
@@ -63,7 +63,7 @@ class Stack:
     scheduler: Scheduler
     channels: int
     overlap: str
-    attention: Attention
+    attention: StackAttention
     recomputation: Recomputation
     selective: Selective
     sequence_parallel: bool

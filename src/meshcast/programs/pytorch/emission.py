@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from meshcast.base import UnsupportedError
-from meshcast.programs.pytorch.bodies import type_of
 from meshcast.programs.pytorch.forms import function_text
+from meshcast.programs.pytorch.launch_functions import type_of
 from meshcast.programs.pytorch.launched import Launch
 from meshcast.programs.pytorch.recorded import BYTES, Recording, View
 

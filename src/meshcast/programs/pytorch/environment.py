@@ -24,10 +24,10 @@ from meshcast.base import MeshcastError, UnsupportedError, UsageError
 from meshcast.programs.pytorch.autocast import autocast_as_written
 from meshcast.programs.pytorch.autocast_policies import autocast_operands
 from meshcast.programs.pytorch.channels_last import images_last
-from meshcast.programs.pytorch.function_bodies import body_of
 from meshcast.programs.pytorch.library import removed_operators_named
 from meshcast.programs.pytorch.mistakes import DATA_DEPENDENT, OperandError
 from meshcast.programs.pytorch.operators import register
+from meshcast.programs.pytorch.python_functions import body_of
 from meshcast.programs.stand_ins import standing_in
 
 # Without 64-bit mode JAX's integers have 32 bits; torch counts and indexes with 64.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from meshcast.programs.pytorch.bodies import Body, Made, Typed, elementwise
+from meshcast.programs.pytorch.launch_functions import Body, Made, Typed, elementwise
 from meshcast.programs.pytorch.launched import Launch
-from meshcast.programs.pytorch.library_bodies import attention, convolution, gather, product, scatter, sort
+from meshcast.programs.pytorch.library_functions import attention, convolution, gather, product, scatter, sort
 
 _FORMS: dict[str, Callable[[Body, Launch], Made]] = {
     "pointwise": elementwise,

@@ -57,8 +57,8 @@ def aligned(
     return sorted(found)
 
 
-Cost = Callable[[int, int, int], Times]
-Window = tuple[int, int, int, int]
+AlignmentCost = Callable[[int, int, int], Times]
+AlignmentWindow = tuple[int, int, int, int]
 
 
 def _row(above: Times, costs: Times, skip: float, skipped: Times) -> tuple[Times, npt.NDArray[np.int8]]:
@@ -76,7 +76,7 @@ def _row(above: Times, costs: Times, skip: float, skipped: Times) -> tuple[Times
     return least + skipped, choice
 
 
-def _last_row(predicted: Times, measured: Times, cost: Cost, window: Window, *, back: bool) -> Times:
+def _last_row(predicted: Times, measured: Times, cost: AlignmentCost, window: AlignmentWindow, *, back: bool) -> Times:
     first, last, low, high = window
     skips = measured[low:high][::-1] if back else measured[low:high]
     skipped = np.concatenate([[0.0], np.cumsum(LEFT_OUT * skips)])
@@ -87,7 +87,7 @@ def _last_row(predicted: Times, measured: Times, cost: Cost, window: Window, *, 
     return row
 
 
-def _traced(predicted: Times, measured: Times, cost: Cost, window: Window) -> list[tuple[int, int]]:
+def _traced(predicted: Times, measured: Times, cost: AlignmentCost, window: AlignmentWindow) -> list[tuple[int, int]]:
     first, last, low, high = window
     skipped = np.concatenate([[0.0], np.cumsum(LEFT_OUT * measured[low:high])])
     row = skipped.copy()

@@ -12,7 +12,7 @@ from meshcast.evidence.validate.ops.stablehlo_text import ModuleText
 from meshcast.hardware import resolve
 from meshcast.workload import DTYPE_BITS
 
-Builder = Callable[[OpRow], str]
+RowProgram = Callable[[OpRow], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def _chained(row: OpRow) -> int:
     return row.trips
 
 
-_KINDS: Mapping[str, tuple[Builder, Callable[[OpRow], int]]] = {
+_KINDS: Mapping[str, tuple[RowProgram, Callable[[OpRow], int]]] = {
     **dict.fromkeys(
         (*elementwise.FUNCTIONS, *elementwise.UNARY, *elementwise.BINARY, *elementwise.ALIASES),
         (elementwise.elementwise_text, _chained),

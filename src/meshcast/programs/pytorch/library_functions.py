@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshcast.programs.pytorch.arithmetic import plain_name
-from meshcast.programs.pytorch.bodies import Body, Made, type_of
+from meshcast.programs.pytorch.launch_functions import Body, Made, type_of
 from meshcast.programs.pytorch.launched import Launch
 
 

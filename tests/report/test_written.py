@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -60,10 +62,39 @@ def test_mistakes_leave_nothing_behind(meshcast: Meshcast, program: Path, explor
     assert meshcast("report", str(program), *ASKED, "-o", "a.txt").code == 2
     assert meshcast("report", "nothing.mlir", *ASKED, "-o", "a.html").code == 2
     assert meshcast("report", str(program), "--on", "nothing", "-o", "a.html").code == 4
+    mistyped = meshcast("report", str(program), *ASKED, "--fidelity", "analytical,rooflin", "-o", "a.html")
+    assert mistyped.code == 2
+    assert "no fidelity 'rooflin'" in mistyped.err
     told = meshcast("report", str(explored), "--on", "h200", "-o", "a.html")
     assert told.code == 2
     assert "has its answers already" in told.err
     assert os.listdir() == []
+
+
+def test_a_report_of_a_call_tells_the_command_that_asks_the_same(program: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.html"
+    asked = {"on": "h200", "fidelity": "roofline", "clocks": "burst", "lowering": "modelled", "levers": False}
+    package.write_report(program, out, package.Options(**asked), fidelities=("analytical",))
+    (said,) = re.findall(r'<code id="command">(.*?)</code>', out.read_text(encoding="utf-8"))
+    words = shlex.split(html.unescape(said))
+    assert words[:3] == ["meshcast", "report", str(program)]
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    assert flags == {
+        "--on": "h200", "--fidelity": "roofline,analytical", "--clocks": "burst", "--lowering": "modelled", "-o": str(out)
+    }  # fmt: skip
+
+
+def test_a_fidelity_without_an_answer_says_why_in_one_line(program: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.html"
+    options = package.Options(on="h100-sxm", fidelity="roofline", lowering="modelled", levers=False)
+    package.write_report(program, out, options, fidelities=("profiled",))
+    sections = _data(out)["sections"]
+    assert isinstance(sections, dict)
+    name, *_, note = sections["fidelities"]["answers"]["rows"][1]
+    assert name == "profiled"
+    assert "nothing was measured on h100-sxm" in note
+    assert "; to have it: " in note
+    assert "\n" not in note
 
 
 def test_a_search_is_a_target(meshcast: Meshcast, explored: Path) -> None:  # noqa: F811

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 import meshcast as package
-from meshcast.base import UsageError
+from meshcast.base import InputError, UsageError
 from meshcast.report import folder_kind
 from meshcast.report.comparison import comparison_section
 from meshcast.report.comparison_folder import COMPARED
@@ -95,6 +96,51 @@ def test_a_fidelity_without_an_answer_says_why_in_one_line(program: Path, tmp_pa
     assert "nothing was measured on h100-sxm" in note
     assert "; to have it: " in note
     assert "\n" not in note
+
+
+def _priced(folder: Path, tmp_path: Path) -> Path:
+    """A search for cost, in which two points differ in a setting alone; prices are told by its summary."""
+    made = tmp_path / "priced"
+    shutil.copytree(folder, made)
+    lines = [json.loads(line) for line in (made / "points.jsonl").read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["point"]["asked"] = {"plan": "fsdp=8", "on": "dgx-h200", "settings": {"batch": str(8 << number)}}
+        line["outcome"] |= {"units_per_s": 100.0 * (number + 1), "mfu": 0.2 * (number + 1)}
+    (made / "points.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = json.loads((made / "summary.json").read_text())
+    accounts = {"tokens": None, "prices": {"h200": {"usd_per_hour": 3.6, "said": "ours"}}, "kg_per_kwh": None}
+    summary |= {"objectives": ["cost", "time"], "accounts": accounts, "best": [{"number": 5}], "pareto": []}
+    (made / "summary.json").write_text(json.dumps(summary))
+    return made
+
+
+def test_a_search_for_cost_begins_with_what_it_costs(explored: Path, tmp_path: Path) -> None:
+    section = folder_data(_priced(explored, tmp_path), "exploration")["sections"]["exploration"]
+    # 3.6 USD an hour and device, 8 devices, 600 tokens a second: 8 x 0.001 USD / 600 for one.
+    assert section["headline"]["value"] == pytest.approx(8 * 3.6 / 3600 / 600 * 1e6)
+    assert section["headline"]["unit"] == "USD"
+    assert section["verdict"].startswith("Best for cost: model batch=256 on dgx-h200.")
+    points = section["points"]
+    titles = [column["title"] for column in points["columns"]]
+    assert titles[:3] == ["point", "USD for a million", "step time"]
+    assert [titles[points["x"]], titles[points["y"]]] == ["USD for a million", "step time"]
+    assert [row[0] for row in points["rows"]] == [f"batch={8 << number}" for number in range(6)]
+    assert all(row[1] is not None for row in points["rows"])
+    # 1.2 of the peak is no MFU.
+    assert [row[titles.index("MFU")] for row in points["rows"]][-1] is None
+    assert NO_MFU in points["note"]
+
+
+@pytest.mark.parametrize(
+    "damage", [{"best": [{}]}, {"accounts": {"prices": {"h200": 3}}}, {"accounts": []}, {"best": 7}]
+)
+def test_a_damaged_summary_is_named(explored: Path, tmp_path: Path, damage: dict[str, object]) -> None:
+    made = tmp_path / "damaged"
+    shutil.copytree(explored, made)
+    summary = json.loads((made / "summary.json").read_text())
+    (made / "summary.json").write_text(json.dumps(summary | damage))
+    with pytest.raises(InputError, match="no summary of a search"):
+        folder_data(made, "exploration")
 
 
 def test_a_search_is_a_target(meshcast: Meshcast, explored: Path) -> None:  # noqa: F811

@@ -74,7 +74,7 @@ def _table(exploration: Exploration, points: list[Found], *, title: str, note: s
     unit = units.pop() if len(units) == 1 else "units"
     titles = [
         *(f"~{name.removeprefix('hardware.')}" for name in sorted(swept)),
-        "~plan",
+        "plan",
         ">step",
         ">MFU",
         f">{unit}/s",

@@ -112,7 +112,9 @@ def write_report(
             chosen = chosen_options(
                 options, {"levers": True, **overrides} if options is None else overrides, where="report"
             )
-            data, prediction = _predicted(target, chosen, fidelities, command or _command(target, chosen, fidelities, place))
+            data, prediction = _predicted(
+                target, chosen, fidelities, command or _command(target, chosen, fidelities, place)
+            )
         text = report_page(data).encode()
     if len(text) > MOST_BYTES and data["traces"]:
         # Traces are what can be had otherwise.
@@ -168,5 +170,9 @@ def _others_of_one_word(options: Options) -> Iterator[tuple[str, str | float | P
         if name in ("on", "devices", "plan", "fidelity", "settings", "levers") or len(flags) != 1:
             continue  # said above; and what would help is always tried
         value = getattr(options if part is None else getattr(options, part), field.attribute)
-        if field.declaration.from_flags is None and isinstance(value, (str, int, float, Path)) and value != field.default():
+        if (
+            field.declaration.from_flags is None
+            and isinstance(value, (str, int, float, Path))
+            and value != field.default()
+        ):
             yield flags[0].flag, value

@@ -44,12 +44,14 @@ def _least_width(section: Section, kept: Sequence[int]) -> int:
 
     A name that may be cut is: whoever reads the longest kernels wants their times more than the ends of their names.
     """
+    numbers = (index for index in kept if section.columns[index].align == "right")
+    first_number = max(next(numbers, 1), 1)
 
     def least(index: int) -> int:
         width, column = _natural_width(section, [index]), section.columns[index]
         if column.align == "right":
             return width
-        if index == kept[0]:
+        if index < first_number:  # what a row is of
             return min(width, _CUT) if column.cut else width
         return min(width, _FOLDED)
 

@@ -138,7 +138,7 @@ const reportSearch = (Page, Plots) => {
   parallelHost.style.setProperty("--lanes", lanes.length);
   const BESIDE = 150;
   // Axes stand close to each other: short names, and numbers of one unit that the name has.
-  const counted = (column) => numeric[column] && /^[a-z]+\/s$/.test(data.columns[column].unit);
+  const counted = (column) => numeric[column] && /^([a-z]+\/s|USD)$/.test(data.columns[column].unit);
   const short = (column) => `${named(column).split(" of ")[0]}${counted(column) ? `, ${data.columns[column].unit}` : ""}`;
   const brief = (amount) => { const [size, letter] = [[1e9, " G"], [1e6, " M"], [1e3, " k"]].find(([least]) => Math.abs(amount) >= least) || [1, ""]; return `${Number((amount / size).toPrecision(3))}${letter}`; };
   const ticks = (column) => (counted(column) ? { formatter: brief } : data.columns[column].unit === "W" ? { formatter: (amount) => `${brief(amount)}${Math.abs(amount) < 1e3 ? " " : ""}W` } : {});

@@ -258,9 +258,12 @@ def test_paper_is_light_whatever_the_screen_is(open_report: Open, single_data: R
     assert opened.wrong == []
 
 
-def test_nothing_is_cut_on_paper(open_report: Open, staged: Subject, explored: Path, compared: Path) -> None:
+def test_nothing_is_cut_on_paper(
+    open_report: Open, staged: Subject, explored: Path, priced: Path, compared: Path
+) -> None:
     """Pictures are drawn as wide as paper is, not as the screen was; A4 has 182 mm between the margins."""
-    for data in (prediction_data(staged), folder_data(explored, "exploration"), folder_data(compared, "comparison")):
+    searches = [folder_data(folder, "exploration") for folder in (explored, priced)]
+    for data in (prediction_data(staged), *searches, folder_data(compared, "comparison")):
         opened = open_report(data)
         page = opened.page
         page.evaluate("dispatchEvent(new Event('beforeprint'))")

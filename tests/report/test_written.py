@@ -98,24 +98,8 @@ def test_a_fidelity_without_an_answer_says_why_in_one_line(program: Path, tmp_pa
     assert "\n" not in note
 
 
-def _priced(folder: Path, tmp_path: Path) -> Path:
-    """A search for cost, in which two points differ in a setting alone; prices are told by its summary."""
-    made = tmp_path / "priced"
-    shutil.copytree(folder, made)
-    lines = [json.loads(line) for line in (made / "points.jsonl").read_text().splitlines()]
-    for number, line in enumerate(lines):
-        line["point"]["asked"] = {"plan": "fsdp=8", "on": "dgx-h200", "settings": {"batch": str(8 << number)}}
-        line["outcome"] |= {"units_per_s": 100.0 * (number + 1), "mfu": 0.2 * (number + 1)}
-    (made / "points.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    summary = json.loads((made / "summary.json").read_text())
-    accounts = {"tokens": None, "prices": {"h200": {"usd_per_hour": 3.6, "said": "ours"}}, "kg_per_kwh": None}
-    summary |= {"objectives": ["cost", "time"], "accounts": accounts, "best": [{"number": 5}], "pareto": []}
-    (made / "summary.json").write_text(json.dumps(summary))
-    return made
-
-
-def test_a_search_for_cost_begins_with_what_it_costs(explored: Path, tmp_path: Path) -> None:
-    section = folder_data(_priced(explored, tmp_path), "exploration")["sections"]["exploration"]
+def test_a_search_for_cost_begins_with_what_it_costs(priced: Path) -> None:
+    section = folder_data(priced, "exploration")["sections"]["exploration"]
     # 3.6 USD an hour and device, 8 devices, 600 tokens a second: 8 x 0.001 USD / 600 for one.
     assert section["headline"]["value"] == pytest.approx(8 * 3.6 / 3600 / 600 * 1e6)
     assert section["headline"]["unit"] == "USD"

@@ -60,6 +60,7 @@ class Points(TypedDict):
     rows: list[list[Cell]]
     measures: list[Measure]
     axes: list[int]
+    again: list[int]  # columns that say what the first ones do: parts of the name, the device of a cluster
     front: list[int]
     best: list[int]
     number: int
@@ -230,9 +231,11 @@ def _points(found: _KeptPoints, objectives: list[str], front: list[int], best: l
     # What a point is called, then what was searched for and what else was found of it; what was asked for is behind.
     naming = [name for name in NAMING if name in varied]
     others = [name for name in varied if name not in (*NAMING, *APART, "devices")]
+    parts: list[str] = []
     if others or not naming:
+        parts = [*(["plan"] if "plan" in naming else []), *others]
         for row in kept:
-            row[NAME] = _named(row, [*(["plan"] if "plan" in naming else []), *others])
+            row[NAME] = _named(row, parts)
         naming = [NAME, *(name for name in naming if name != "plan")]
     wanted = list(dict.fromkeys(name for row in kept for name in _measured(row, objectives) if name in measures))
     measures = [*wanted, *(name for name in measures if name not in wanted)]
@@ -247,6 +250,7 @@ def _points(found: _KeptPoints, objectives: list[str], front: list[int], best: l
         "rows": [[_cell(row.get(name)) for name in shown] for row in kept],
         "measures": [{"place": shown.index(n), "title": MEASURES[n][2], "less": MEASURES[n][3]} for n in measures],
         "axes": [shown.index(name) for name in (*varied, *measures) if name not in APART and _known(kept, name)],
+        "again": [shown.index(n) for n in (*parts, *(["device"] if "on" in naming else [])) if n in shown],
         "front": [place[number] for number in front if number in place],
         "best": [place[number] for number in best if number in place],
         "number": shown.index("number"),
@@ -291,7 +295,8 @@ def _cell(value: Any) -> Cell:
 
 def _table(points: Points, best: Sequence[int], name: str, caption: str) -> Table:
     rows = [row for number in best for row in points["rows"] if row[points["number"]] == number]
-    return table(name, caption, points["columns"], rows)
+    told = [place for place, _ in enumerate(points["columns"]) if place not in points["again"]]
+    return table(name, caption, [points["columns"][at] for at in told], [[row[at] for at in told] for row in rows])
 
 
 def _sensitivity(found: Sequence[Mapping[str, Any]]) -> Table | None:

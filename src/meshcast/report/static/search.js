@@ -28,7 +28,7 @@ const reportSearch = (Page, Plots) => {
   const row = Page.element("tr");
   row.setAttribute("role", "row");
   data.columns.forEach((column, at) => {
-    const cell = Page.element("th", undefined, numeric[at] ? "num" : "");
+    const cell = Page.element("th", undefined, [numeric[at] ? "num" : "", data.again.includes(at) ? "again" : ""].join(" ").trim());
     cell.scope = "col";
     cell.setAttribute("role", "columnheader");
     if (column.term) cell.dataset.term = column.term;
@@ -63,7 +63,7 @@ const reportSearch = (Page, Plots) => {
       data.columns.forEach((column, at) => {
         const text = Units.shown(value(number, at), column.unit);
         const known = value(number, at) !== null && value(number, at) !== "";
-        const cell = Page.element("td", text, [numeric[at] ? "num" : text.length > 32 ? "long" : text.length > 16 ? "line" : "", known ? "" : "none"].join(" ").trim());
+        const cell = Page.element("td", text, [numeric[at] ? "num" : text.length > 32 ? "long" : text.length > 16 ? "line" : "", known ? "" : "none", data.again.includes(at) ? "again" : ""].join(" ").trim());
         cell.setAttribute("role", "cell");
         cell.dataset.label = column.title;
         if (text.length > 32 && text.includes("=")) cell.replaceChildren(...Page.broken(text));

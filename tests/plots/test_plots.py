@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,23 @@ def test_two_objectives_are_drawn_as_their_front(tmp_path: Path) -> None:
     assert list(line.get_ydata()) == [1.0, 0.5, 0.4], "the point with 0.6 s has a better one with as much memory"
     save_figure(figure, tmp_path / "front.png")
     assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_points_that_differ_in_settings_alone_have_bars_and_names_of_their_own(tmp_path: Path) -> None:
+    same = [
+        replace(_found(number, 8, seconds), values={"set.batch": batch, "on": "dgx-h100"})
+        for number, seconds, batch in ((0, 0.4, 64), (1, 0.2, 32), (2, 0.3, 32))
+    ]
+    wanted = tuple(map(objective_named, ("time", "memory")))
+    figure = search_figure(Exploration(found=tuple(same), tally=Tally(), objectives=wanted), title="plans")
+    names = [label.get_text() for label in figure.axes[-1].get_yticklabels()]
+    assert names == ["dp=8\nbatch=32 (1)", "dp=8\nbatch=32 (2)", "dp=8\nbatch=64"]
+    widths = [round(bar.get_width(), 3) for bar in figure.axes[-1].containers[0]]
+    assert widths == [0.15, 0.225, 0.3]
+    save_figure(figure, tmp_path / "front.svg")
+    drawn = (tmp_path / "front.svg").read_text(encoding="utf-8")
+    assert "times 10" not in drawn  # 3 x 10^-1 is 300 ms
+    assert "200 ms" in drawn
 
 
 def test_a_comparison_is_drawn_with_its_intervals_and_parts(tmp_path: Path) -> None:

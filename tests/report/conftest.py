@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,6 +131,23 @@ def explored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "summary.json").write_text(json.dumps(summary))
     return folder
+
+
+@pytest.fixture(scope="session")
+def priced(explored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A search for cost, in which two points differ in a setting alone; prices are told by its summary."""
+    made = tmp_path_factory.mktemp("searched") / "priced"
+    shutil.copytree(explored, made)
+    lines = [json.loads(line) for line in (made / "points.jsonl").read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["point"]["asked"] = {"plan": "fsdp=8", "on": "dgx-h200", "settings": {"batch": str(8 << number)}}
+        line["outcome"] |= {"units_per_s": 100.0 * (number + 1), "mfu": 0.2 * (number + 1)}
+    (made / "points.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = json.loads((made / "summary.json").read_text())
+    accounts = {"tokens": None, "prices": {"h200": {"usd_per_hour": 3.6, "said": "ours"}}, "kg_per_kwh": None}
+    summary |= {"objectives": ["cost", "time"], "accounts": accounts, "best": [{"number": 5}], "pareto": []}
+    (made / "summary.json").write_text(json.dumps(summary))
+    return made
 
 
 @pytest.fixture(scope="session")

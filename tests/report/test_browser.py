@@ -82,6 +82,36 @@ def test_cards_of_a_phone_name_their_cells_and_are_sorted(open_report: Open, sin
     assert opened.wrong == []
 
 
+def test_cells_of_a_card_stand_in_one_line_with_what_they_are_called(open_report: Open, sharded: Subject) -> None:
+    """Where a cell does not fit into half of a line it has one to itself; a number is never below its name."""
+    page = open_report(prediction_data(sharded), width=390).page
+    heights = page.locator(".stacked td.num:not(:first-child)").evaluate_all(
+        "cells => cells.filter(cell => cell.offsetParent).map(cell => cell.offsetHeight)"
+    )
+    assert len(heights) > 20
+    assert max(heights) < 30
+
+
+def test_targets_of_a_comparison_are_told_apart_by_what_differs(open_report: Open, compared: Path) -> None:
+    data = folder_data(compared, "comparison")
+    first, *_ = answers = data["sections"]["comparison"]["answers"]
+    data["sections"]["comparison"]["answers"] = [
+        {**each, "target": f"llama3-8b, plan {plan}"} for plan in ("fsdp=8", "tp=8") for each in answers
+    ]
+    page = open_report(data, width=390).page
+    plot = page.locator('[data-plot="comparison"]')
+    texts = plot.locator("svg text").evaluate_all(
+        "texts => texts.map(each => [each.textContent, each.getBoundingClientRect().top, each.getBoundingClientRect().height])"
+    )
+    said = [text for text, *_ in texts]
+    assert {"fsdp=8", "tp=8"} <= set(said)
+    assert not any("…" in text or "..." in text for text in said)
+    place = next(number for number, text in enumerate(said) if text == "fsdp=8")
+    assert said[place + 1] == first["on"]
+    assert texts[place + 1][1] - texts[place][1] > 0.7 * texts[place][2]  # below it, not on top of it
+    assert len([text for text in said if text.endswith("s")]) > 1  # an axis of one number tells no scale
+
+
 @pytest.mark.parametrize("kind", ["exploration", "comparison"])
 def test_step_times_are_in_sight_beside_what_they_are_of(
     open_report: Open, kind: Kind, explored: Path, compared: Path
@@ -228,9 +258,12 @@ def test_paper_is_light_whatever_the_screen_is(open_report: Open, single_data: R
     assert opened.wrong == []
 
 
-def test_nothing_is_cut_on_paper(open_report: Open, staged: Subject, explored: Path, compared: Path) -> None:
+def test_nothing_is_cut_on_paper(
+    open_report: Open, staged: Subject, explored: Path, priced: Path, compared: Path
+) -> None:
     """Pictures are drawn as wide as paper is, not as the screen was; A4 has 182 mm between the margins."""
-    for data in (prediction_data(staged), folder_data(explored, "exploration"), folder_data(compared, "comparison")):
+    searches = [folder_data(folder, "exploration") for folder in (explored, priced)]
+    for data in (prediction_data(staged), *searches, folder_data(compared, "comparison")):
         opened = open_report(data)
         page = opened.page
         page.evaluate("dispatchEvent(new Event('beforeprint'))")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 import meshcast as package
-from meshcast.base import UsageError
+from meshcast.base import InputError, UsageError
 from meshcast.report import folder_kind
 from meshcast.report.comparison import comparison_section
 from meshcast.report.comparison_folder import COMPARED
@@ -60,10 +63,68 @@ def test_mistakes_leave_nothing_behind(meshcast: Meshcast, program: Path, explor
     assert meshcast("report", str(program), *ASKED, "-o", "a.txt").code == 2
     assert meshcast("report", "nothing.mlir", *ASKED, "-o", "a.html").code == 2
     assert meshcast("report", str(program), "--on", "nothing", "-o", "a.html").code == 4
+    mistyped = meshcast("report", str(program), *ASKED, "--fidelity", "analytical,rooflin", "-o", "a.html")
+    assert mistyped.code == 2
+    assert "no fidelity 'rooflin'" in mistyped.err
     told = meshcast("report", str(explored), "--on", "h200", "-o", "a.html")
     assert told.code == 2
     assert "has its answers already" in told.err
     assert os.listdir() == []
+
+
+def test_a_report_of_a_call_tells_the_command_that_asks_the_same(program: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.html"
+    asked = {"on": "h200", "fidelity": "roofline", "clocks": "burst", "lowering": "modelled", "levers": False}
+    package.write_report(program, out, package.Options(**asked), fidelities=("analytical",))
+    (said,) = re.findall(r'<code id="command">(.*?)</code>', out.read_text(encoding="utf-8"))
+    words = shlex.split(html.unescape(said))
+    assert words[:3] == ["meshcast", "report", str(program)]
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    assert flags == {
+        "--on": "h200", "--fidelity": "roofline,analytical", "--clocks": "burst", "--lowering": "modelled", "-o": str(out)
+    }  # fmt: skip
+
+
+def test_a_fidelity_without_an_answer_says_why_in_one_line(program: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.html"
+    options = package.Options(on="h100-sxm", fidelity="roofline", lowering="modelled", levers=False)
+    package.write_report(program, out, options, fidelities=("profiled",))
+    sections = _data(out)["sections"]
+    assert isinstance(sections, dict)
+    name, *_, note = sections["fidelities"]["answers"]["rows"][1]
+    assert name == "profiled"
+    assert "nothing was measured on h100-sxm" in note
+    assert "; to have it: " in note
+    assert "\n" not in note
+
+
+def test_a_search_for_cost_begins_with_what_it_costs(priced: Path) -> None:
+    section = folder_data(priced, "exploration")["sections"]["exploration"]
+    # 3.6 USD an hour and device, 8 devices, 600 tokens a second: 8 x 0.001 USD / 600 for one.
+    assert section["headline"]["value"] == pytest.approx(8 * 3.6 / 3600 / 600 * 1e6)
+    assert section["headline"]["unit"] == "USD"
+    assert section["verdict"].startswith("Best for cost: model batch=256 on dgx-h200.")
+    points = section["points"]
+    titles = [column["title"] for column in points["columns"]]
+    assert titles[:3] == ["point", "USD for a million", "step time"]
+    assert [titles[points["x"]], titles[points["y"]]] == ["USD for a million", "step time"]
+    assert [row[0] for row in points["rows"]] == [f"batch={8 << number}" for number in range(6)]
+    assert all(row[1] is not None for row in points["rows"])
+    # 1.2 of the peak is no MFU.
+    assert [row[titles.index("MFU")] for row in points["rows"]][-1] is None
+    assert NO_MFU in points["note"]
+
+
+@pytest.mark.parametrize(
+    "damage", [{"best": [{}]}, {"accounts": {"prices": {"h200": 3}}}, {"accounts": []}, {"best": 7}]
+)
+def test_a_damaged_summary_is_named(explored: Path, tmp_path: Path, damage: dict[str, object]) -> None:
+    made = tmp_path / "damaged"
+    shutil.copytree(explored, made)
+    summary = json.loads((made / "summary.json").read_text())
+    (made / "summary.json").write_text(json.dumps(summary | damage))
+    with pytest.raises(InputError, match="no summary of a search"):
+        folder_data(made, "exploration")
 
 
 def test_a_search_is_a_target(meshcast: Meshcast, explored: Path) -> None:  # noqa: F811

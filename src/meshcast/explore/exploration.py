@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,28 @@ class Accounts:
     def price(self, device: str | None) -> Price | None:
         """The price of a device."""
         return self.prices.get(rented_as(device or ""))
+
+    def told(self, outcome: Outcome) -> dict[str, Any]:
+        """What a point costs: its whole run where that is asked for, and otherwise a million of what it gets done."""
+        price = self.price(outcome.device)
+        if self.tokens is not None:
+            run = whole_run(outcome, self.tokens, price, self.kg_per_kwh)
+            return run.to_json() if run is not None else {}
+        if price is None or not outcome.units_per_s or not outcome.devices:
+            return {}
+        return {"usd_per_million": usd_per_million(price.usd_per_hour, outcome.devices, 1.0, outcome.units_per_s)}
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `from_json` reads."""
+        prices = {name: {"usd_per_hour": each.usd_per_hour, "said": each.said} for name, each in self.prices.items()}
+        return {"tokens": self.tokens, "prices": prices, "kg_per_kwh": self.kg_per_kwh}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Accounts:
+        """The accounts of an object."""
+        given = data.get("prices", {}).items()
+        prices = {name: Price(usd_per_hour=float(each["usd_per_hour"]), said=str(each["said"])) for name, each in given}
+        return cls(tokens=data.get("tokens"), prices=prices, kg_per_kwh=data.get("kg_per_kwh"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +131,7 @@ class Exploration:
         row |= {
             f"objective.{each.name}": each.shown(self.value(found, each)) for each in self.objectives if found.allowed
         }
-        price = self.accounts.price(outcome.device)
-        if self.accounts.tokens is not None:
-            run = whole_run(outcome, self.accounts.tokens, price, self.accounts.kg_per_kwh)
-            row |= run.to_json() if run is not None else {}
-        elif price is not None and outcome.units_per_s and outcome.devices:
-            row["usd_per_million"] = usd_per_million(price.usd_per_hour, outcome.devices, 1.0, outcome.units_per_s)
-        return row
+        return row | self.accounts.told(outcome)
 
     def row_of(self, point: Point, outcome: Outcome) -> dict[str, Any]:
         """A finished point of a run folder as one flat row; its objectives are those of the points that are held."""
@@ -135,6 +151,11 @@ class Exploration:
             "objectives": [each.name for each in self.objectives],
             "best": [self.row(each) for each in self.best],
             "pareto": [self.row(each) for each in self.pareto],
+            **(
+                {"accounts": self.accounts.to_json()}
+                if self.accounts.prices or self.accounts.tokens is not None
+                else {}
+            ),
             "failed": self.failed,
             "interrupted": self.interrupted,
             **({"again": [self.row(each) for each in self.again], "then": self.then} if self.then else {}),

@@ -87,7 +87,7 @@ OBJECTIVES: dict[str, Objective] = {
         ),
         Objective(
             name="cost",
-            unit="per million units",
+            unit="USD per million units",
             of=lambda o, k: _cost(o.step_time_s or math.inf, _units(o, k), k),
             least=lambda b, k: _cost(b.time_s, k.units, k),
         ),

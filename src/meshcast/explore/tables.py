@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from meshcast.base import format_bytes, format_time
 from meshcast.explore.exploration import Exploration
 from meshcast.explore.search import Found
@@ -68,46 +71,47 @@ def _second_look(exploration: Exploration) -> Section:
 
 
 def _table(exploration: Exploration, points: list[Found], *, title: str, note: str = "") -> Section:
-    accounts = exploration.accounts
     swept = {name for each in points for name in each.values if name != "plan"}
     units = {each.outcome.unit for each in points if each.outcome.unit}
     unit = units.pop() if len(units) == 1 else "units"
-    titles = [
-        *(f"~{name.removeprefix('hardware.')}" for name in sorted(swept)),
-        "~plan",
-        ">step",
-        ">MFU",
-        f">{unit}/s",
-        ">memory",
-        "~limited by",
-    ]
-    if accounts.tokens is not None:
-        titles += [">days", ">cost", ">energy", ">CO2"]
-    elif accounts.prices:
-        titles.append(f">$/M {unit}")
     rows = []
     for each in points:
         outcome, row = each.outcome, exploration.row(each)
-        cells = [
-            *(str(each.values.get(name, "")) for name in sorted(swept)),
-            each.point.plan or "",
-            format_time(outcome.step_time_s or 0.0),
-            percent(outcome.mfu) if outcome.mfu is not None else "",
-            format_count(outcome.units_per_s) if outcome.units_per_s else "",
-            format_bytes(outcome.memory_bytes or 0),
-            outcome.binds or "",
-        ]
-        if accounts.tokens is not None:
-            cells += [
-                format_count(row["days"]),
-                f"${format_count(row['cost_usd'])}" if row.get("cost_usd") is not None else "",
-                f"{format_count(row['energy_kwh'] * 1e-3)} MWh" if row.get("energy_kwh") is not None else "",
-                f"{format_count(row['carbon_kg'] * 1e-3)} t" if row.get("carbon_kg") is not None else "",
-            ]
-        elif accounts.prices:
-            cells.append(f"{row['usd_per_million']:.4g}" if "usd_per_million" in row else "")
-        rows.append(tuple(cells))
-    return Section(title=title, columns=columns(*titles), rows=rows, note=note)
+        found = {
+            **{f"~{name.removeprefix('hardware.')}": str(each.values.get(name, "")) for name in sorted(swept)},
+            "plan": each.point.plan or "",
+            ">step": format_time(outcome.step_time_s or 0.0),
+            ">MFU": percent(outcome.mfu) if outcome.mfu is not None else "",
+            f">{unit}/s": format_count(outcome.units_per_s) if outcome.units_per_s else "",
+            ">memory": format_bytes(outcome.memory_bytes or 0),
+            "~limited by": outcome.binds or "",
+            **_money(exploration, row, unit),
+        }
+        rows.append({name: found[name] for name in _in_order(exploration, list(found), len(swept) + 1)})
+    titles = list(rows[0]) if rows else []
+    return Section(title=title, columns=columns(*titles), rows=[tuple(row.values()) for row in rows], note=note)
+
+
+def _money(exploration: Exploration, row: Mapping[str, Any], unit: str) -> dict[str, str]:
+    """What a whole run takes, where its tokens are given; else what a million costs, where there are prices."""
+    if exploration.accounts.tokens is not None:
+        return {
+            ">days": format_count(row["days"]),
+            ">cost": f"${format_count(row['cost_usd'])}" if row.get("cost_usd") is not None else "",
+            ">energy": f"{format_count(row['energy_kwh'] * 1e-3)} MWh" if row.get("energy_kwh") is not None else "",
+            ">CO2": f"{format_count(row['carbon_kg'] * 1e-3)} t" if row.get("carbon_kg") is not None else "",
+        }
+    if exploration.accounts.prices:
+        return {f">$/M {unit}": f"{row['usd_per_million']:.4g}" if "usd_per_million" in row else ""}
+    return {}
+
+
+def _in_order(exploration: Exploration, titles: list[str], naming: int) -> list[str]:
+    """Titles in the order in which a narrow terminal has room for them: money is told first where it is searched for."""
+    wanted = [title for title in titles if title == ">cost" or title.startswith(">$/M")]
+    if "cost" not in (each.name for each in exploration.objectives):
+        return titles
+    return [*titles[:naming], *wanted, *(title for title in titles[naming:] if title not in wanted)]
 
 
 def _why(exploration: Exploration, best: list[Found]) -> list[Section]:

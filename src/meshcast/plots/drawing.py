@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast.base import UnsupportedError, UsageError, check_place, format_time, how_to_install, write_whole
+from meshcast.results import percent
 
 EXTRA = "plots"
 ENDINGS = (".svg", ".png")
@@ -65,12 +66,31 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def tell_seconds(axis: Any) -> None:
     """Has an axis of seconds say them with their prefixes; where it counts in decades, at 1, 2 and 5 of each."""
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+    tell_values(axis, "s")
+
+
+def tell_values(axis: Any, unit: str) -> None:
+    """Has an axis say its values with their prefixes; where it counts in decades, at 1, 2 and 5 of each.
+
+    Where less than a decade is drawn these would be one or two: then at round values as far apart as on a plain axis.
+    """
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     if axis.get_scale() == "log":
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        low, high = axis.get_view_interval()
+        if high < 4 * low:
+            axis.set_major_locator(MaxNLocator(5))
+            axis.set_minor_locator(NullLocator())
+        else:
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(EngFormatter("s"))
+    axis.set_major_formatter(EngFormatter(unit) if unit else _plain_numbers())
+
+
+def _plain_numbers() -> Any:
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: f"{value:,.10g}")
 
 
 def draw_step(axis: Any, parts: Mapping[str, float], *, title: str) -> None:
@@ -79,7 +99,7 @@ def draw_step(axis: Any, parts: Mapping[str, float], *, title: str) -> None:
     names = [part.replace("_", " ") for part in PART_COLOURS]
     seconds = [parts.get(part, 0.0) for part in PART_COLOURS]
     bars = axis.barh(names, seconds, color=list(PART_COLOURS.values()), height=0.6)
-    told = [f"{format_time(each)}, {100 * each / total:.1f} %" for each in seconds]
+    told = [f"{format_time(each)}, {percent(each / total)}" for each in seconds]
     axis.bar_label(bars, labels=told, padding=4, fontsize=8, color="#444")
     axis.invert_yaxis()
     axis.set_axisbelow(True)

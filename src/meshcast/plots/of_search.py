@@ -6,7 +6,7 @@ from typing import Any
 
 from meshcast.base import InfeasibleError
 from meshcast.explore import Exploration, Found
-from meshcast.plots.drawing import PART_COLOURS, draw_parts, new_figure
+from meshcast.plots.drawing import PART_COLOURS, draw_parts, new_figure, tell_values
 
 MOST_BARS = 8
 
@@ -24,7 +24,8 @@ def search_figure(found: Exploration, *, title: str) -> Any:
     counts = {each.outcome.devices for each in points}
     two = len(found.objectives) > 1
     figure, axes = new_figure(2 if two or len(counts) > 1 else 1)
-    bars = {_told(each, several=len(counts) > 1): dict(each.outcome.breakdown_s) for each in best}
+    names = _names(best, several=len(counts) > 1)
+    bars = {name: dict(each.outcome.breakdown_s) for name, each in zip(names, best, strict=True)}
     draw_parts(axes[-1], bars, title="the best")
     axes[-1].tick_params(axis="y", labelsize=7)
     figure.suptitle(title, fontsize=10)
@@ -80,12 +81,25 @@ def _draw_front(axis: Any, found: Exploration, points: list[Found]) -> None:
     axis.plot(*zip(*sorted(map(place, front)), strict=True), marker="o", color=PART_COLOURS["compute"], label="front")
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xlabel(f"{second.name} ({second.unit})")
-    axis.set_ylabel(f"{first.name} ({first.unit})")
+    unit = next((each.outcome.unit for each in points if each.outcome.unit), None) or "units"
+    for wanted, one, label in ((second, axis.xaxis, axis.set_xlabel), (first, axis.yaxis, axis.set_ylabel)):
+        tell_values(one, "s" if wanted.unit == "s" else "")
+        label(f"{wanted.name} ({wanted.unit.replace('units', unit).replace('/unit', '/' + unit.removesuffix('s'))})")
     axis.set_title("front")
     axis.legend(fontsize=8, frameon=False)
 
 
-def _told(found: Found, *, several: bool) -> str:
-    count = f"{found.outcome.devices:,} devices: " if several else ""
-    return f"{count}{found.point.plan or found.point.target}"
+def _names(found: list[Found], *, several: bool) -> list[str]:
+    """What points are called: by their plans, and by what else was searched over where that differs between them."""
+    keys = dict.fromkeys(key for each in found for key in each.values if key not in ("plan", "devices"))
+    differing = [key for key in keys if len({str(each.values.get(key)) for each in found}) > 1]
+    names = []
+    for each in found:
+        count = f"{each.outcome.devices:,} devices: " if several else ""
+        others = [f"{key.rpartition('.')[2]}={each.values.get(key)}" for key in differing]
+        names.append("\n".join(filter(None, (f"{count}{each.point.plan or each.point.target}", ", ".join(others)))))
+    # Bars of one name would lie on top of each other.
+    return [
+        name if names.count(name) == 1 else f"{name} ({each.point.number})"
+        for name, each in zip(names, found, strict=True)
+    ]

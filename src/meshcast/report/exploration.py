@@ -11,14 +11,17 @@ from pathlib import Path, PurePath
 from typing import Any, TypedDict
 
 from meshcast.base import InputError, json_value, unreadable
-from meshcast.explore import read_points
-from meshcast.report.summary import Figure, figure
+from meshcast.explore import Accounts, Outcome, Point, read_points
+from meshcast.report.summary import NO_MFU, Figure, figure
 from meshcast.report.tables import Table, TableCell, TableColumn, column, table
+from meshcast.results import within_peak
 
 POINTS, SUMMARY, SPACE, ENVIRONMENT = "points.jsonl", "summary.json", "space.toml", "environment.json"
 MOST_POINTS = 4_000
-APART = ("binds", "status", "device")  # no axes: what follows from others, and what is the same for all that run
+# No axes: what follows from others, and what is the same for all that run.
+APART = ("binds", "status", "device", "days", "energy_kwh", "carbon_kg")
 NAMING = ("plan", "target", "on", "stack")  # what tells points apart at a glance, where it varies
+NAME = "point"  # a plan with all else that varies, where more than `NAMING` does
 # What is known of a point, in the order in which it is told: unit, glossary's word, title, and whether less is better.
 MEASURES: dict[str, tuple[str, str, str, bool]] = {
     "step_time_s": ("s", "step_time", "step time", True),
@@ -26,6 +29,7 @@ MEASURES: dict[str, tuple[str, str, str, bool]] = {
     "mfu": ("share", "mfu", "MFU", False),
     "memory_share": ("share", "memory_share", "memory of capacity", True),
     "energy_j": ("J", "energy_all", "energy of a step", True),
+    "unit_j": ("J", "energy_per_unit", "energy of a unit", True),
     "watts": ("W", "power", "power of all devices", True),
     "devices": ("count", "devices", "devices", True),
     "usd_per_million": ("USD", "usd_per_million", "USD for a million", True),
@@ -34,6 +38,11 @@ MEASURES: dict[str, tuple[str, str, str, bool]] = {
     "energy_kwh": ("kWh", "whole_run", "energy of the run", True),
     "carbon_kg": ("kg", "whole_run", "carbon of the run", True),
 }
+# What an objective is told by, the first that is known.
+TOLD_BY = {
+    "time": ("step_time_s",), "throughput": ("units_per_s",), "energy": ("unit_j",), "memory": ("memory_share",),
+    "cost": ("cost_usd", "usd_per_million"), "devices": ("devices",),
+}  # fmt: skip
 
 
 class Measure(TypedDict):
@@ -51,6 +60,7 @@ class Points(TypedDict):
     rows: list[list[TableCell]]
     measures: list[Measure]
     axes: list[int]
+    again: list[int]  # columns that say what the first ones do: parts of the name, the device of a cluster
     front: list[int]
     best: list[int]
     number: int
@@ -92,21 +102,28 @@ def exploration_section(folder: Path) -> ExplorationSection:
         InputError: It has no finished points, or a file of it is damaged.
     """
     summary = _json(folder / SUMMARY) if (folder / SUMMARY).is_file() else {}
+    try:
+        return _section(folder, summary)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fix = f"have it written again: meshcast explore {SPACE} -o {folder} --resume"
+        raise InputError(f"is no summary of a search: {error!r}", where=str(folder / SUMMARY), fix=fix) from None
+
+
+def _section(folder: Path, summary: Mapping[str, Any]) -> ExplorationSection:
     best = [int(found["number"]) for found in summary.get("best", [])]
     front = [int(found["number"]) for found in summary.get("pareto", [])]
-    kept = _kept(folder, {*best, *front})
+    kept = _kept(folder, {*best, *front}, Accounts.from_json(summary.get("accounts", {})))
     if not kept.rows:
         raise InputError("no point is finished", where=str(folder), fix="run meshcast explore ... --resume")
-    for found in summary.get("pareto", []):  # what a whole run costs is known of these alone
+    for found in (*summary.get("pareto", []), *summary.get("best", [])):  # earlier folders price no others
         row = kept.rows.get(found["number"], {})
-        row.update({name: value for name, value in found.items() if name not in row})
+        row.update({name: value for name, value in found.items() if name in MEASURES and name not in row})
     objectives = [str(name) for name in summary.get("objectives", [])]
     points = _points(kept, objectives, front, best)
     first = kept.rows.get(best[0]) if best else kept.fastest
-    asked = f"{first['target']} {first.get('plan') or ''}".strip() if first else ""
     return {
-        "headline": figure("step time of the best", first["step_time_s"] if first else None, "s", "step_time"),
-        "verdict": f"Best for {', '.join(objectives) or 'step time'}: {asked}." if first else "No point runs.",
+        "headline": _headline(first, objectives),
+        "verdict": _verdict(first, points, objectives) if first else "No point runs.",
         "figures": [
             figure("points of the space", summary.get("space"), "count", "objective"),
             figure("predicted", summary.get("evaluated", kept.count), "count", "objective"),
@@ -121,6 +138,32 @@ def exploration_section(folder: Path) -> ExplorationSection:
     }
 
 
+def _measured(row: Mapping[str, Any], objectives: Sequence[str]) -> list[str]:
+    """What the objectives are told by, of what is known of a point."""
+    told = (next((name for name in TOLD_BY.get(each, ()) if _number(row.get(name))), None) for each in objectives)
+    return [name for name in told if name is not None]
+
+
+def _headline(first: Mapping[str, Any] | None, objectives: Sequence[str]) -> Figure:
+    """What the best point has of the first objective, which decides what is best."""
+    name = next(iter(_measured(first or {}, objectives[:1])), "step_time_s")
+    made = _column(name, str((first or {}).get("unit") or "units"))
+    label = f"{made['title']}, the best point's" if " of " in made["title"] else f"{made['title']} of the best"
+    return figure(label, first.get(name) if first else None, made["unit"], made["term"])
+
+
+def _verdict(first: Mapping[str, Any], points: Points, objectives: Sequence[str]) -> str:
+    """Which point is the best and for what; of several objectives also how many points their front has."""
+    place = next(at for at, each in enumerate(points["columns"]) if each["title"] == "number")
+    row = next((row for row in points["rows"] if row[place] == first["number"]), None)
+    name = str(row[0]) if row is not None and points["columns"][0]["title"] == NAME else str(first.get("plan") or "")
+    on = f" on {first['on']}" if first.get("on") else ""
+    said = f"Best for {objectives[0] if objectives else 'step time'}: {first['target']} {name}".strip() + f"{on}."
+    if len(objectives) > 1 and (count := len(points["front"])) > 1:
+        said += f" {count} points are on the front of {' and '.join(objectives)}."
+    return said
+
+
 @dataclass(slots=True, kw_only=True)
 class _KeptPoints:
     """The points of a folder that a page can hold, by their numbers; and what all of them are."""
@@ -130,9 +173,17 @@ class _KeptPoints:
     fastest: dict[str, Any] | None = None
     count: int = 0
     every: int = 1
+    above_peak: int = 0
 
 
-def _kept(folder: Path, always: set[int]) -> _KeptPoints:
+def _row(point: Point, outcome: Outcome, accounts: Accounts) -> dict[str, Any]:
+    """A point with what it costs, and joules of a token, image or sample."""
+    done = (outcome.units_per_s or 0.0) * (outcome.step_time_s or 0.0)
+    energy = {"unit_j": outcome.energy_j / done} if outcome.energy_j is not None and done else {}
+    return {"number": point.number, **point.columns(), **outcome.columns(), **accounts.told(outcome), **energy}
+
+
+def _kept(folder: Path, always: set[int], accounts: Accounts) -> _KeptPoints:
     """Points as they are read: the best and the front, and of the others every so many."""
     with (folder / POINTS).open("rb") as lines:
         kept = _KeptPoints(every=max(1, -(-sum(1 for _ in lines) // MOST_POINTS)))
@@ -143,7 +194,10 @@ def _kept(folder: Path, always: set[int]) -> _KeptPoints:
         faster = step is not None and (kept.fastest is None or step < kept.fastest["step_time_s"])
         if not faster and place % kept.every and point.number not in always:
             continue
-        row = {"number": point.number, **point.columns(), **outcome.columns()}
+        row = _row(point, outcome, accounts)
+        if outcome.mfu is not None and not within_peak(outcome.mfu):
+            row["mfu"] = None
+            kept.above_peak += 1
         kept.fastest = row if faster else kept.fastest
         if place % kept.every == 0 or point.number in always:
             kept.rows[point.number] = row
@@ -154,7 +208,10 @@ def _points(found: _KeptPoints, objectives: list[str], front: list[int], best: l
     kept = [found.rows[number] for number in sorted(found.rows)]
     note = f"{len(kept):,} of {found.count:,} points are shown: the best, the front, and every {found.every}th"
     names = [name for name in dict.fromkeys(key for row in kept for key in row)]
-    measures = [name for name in MEASURES if len({row.get(name) for row in kept if _number(row.get(name))}) > 1]
+    measures = [
+        name for name in MEASURES
+        if (name != "unit_j" or "energy" in objectives) and len({row[name] for row in kept if _number(row.get(name))}) > 1
+    ]  # fmt: skip
     hidden = {
         *MEASURES,
         "error",
@@ -171,14 +228,21 @@ def _points(found: _KeptPoints, objectives: list[str], front: list[int], best: l
         name for name in names
         if name not in hidden and name != "number" and len({json.dumps(row.get(name), default=str) for row in kept}) > 1
     ]  # fmt: skip
-    # What a point is called, then what was found of it; what else was asked for is part of its name, or behind.
+    # What a point is called, then what was searched for and what else was found of it; what was asked for is behind.
     naming = [name for name in NAMING if name in varied]
+    others = [name for name in varied if name not in (*NAMING, *APART, "devices")]
+    parts: list[str] = []
+    if others or not naming:
+        parts = [*(["plan"] if "plan" in naming else []), *others]
+        for row in kept:
+            row[NAME] = _named(row, parts)
+        naming = [NAME, *(name for name in naming if name != "plan")]
+    wanted = list(dict.fromkeys(name for row in kept for name in _measured(row, objectives) if name in measures))
+    measures = [*wanted, *(name for name in measures if name not in wanted)]
     shown = [*naming, *measures, *(name for name in varied if name not in naming), "number"]
     counted = next((str(row["unit"]) for row in kept if row.get("unit")), "units")
     columns = [_column(name, counted) for name in shown]
     place = {row["number"]: at for at, row in enumerate(kept)}
-    by_objective = {"time": "step_time_s", "throughput": "units_per_s", "energy": "energy_j", "memory": "memory_share"}
-    wanted = [by_objective.get(name, name) for name in objectives]
     usual = ("step_time_s", "memory_share", "energy_j", "devices")
     two = [name for name in dict.fromkeys((*wanted, *usual)) if name in measures]
     return {
@@ -186,19 +250,32 @@ def _points(found: _KeptPoints, objectives: list[str], front: list[int], best: l
         "rows": [[_cell(row.get(name)) for name in shown] for row in kept],
         "measures": [{"place": shown.index(n), "title": MEASURES[n][2], "less": MEASURES[n][3]} for n in measures],
         "axes": [shown.index(name) for name in (*varied, *measures) if name not in APART and _known(kept, name)],
+        "again": [shown.index(n) for n in (*parts, *(["device"] if "on" in naming else [])) if n in shown],
         "front": [place[number] for number in front if number in place],
         "best": [place[number] for number in best if number in place],
         "number": shown.index("number"),
         "x": shown.index(two[0]) if two else 0,
         "y": shown.index(two[1]) if len(two) > 1 else (shown.index(two[0]) if two else 0),
-        "note": note if found.every > 1 else "",
+        "note": "; ".join(
+            said for said, holds in ((note, found.every > 1), (f"MFU: {NO_MFU}", found.above_peak)) if holds
+        ),
     }
+
+
+def _named(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """A point by the values that vary: `fsdp=16,mbs=4, batch=64`."""
+    told = ((name.rpartition(".")[2], row.get(name)) for name in names)
+    said = [str(value) if name == "plan" else f"{name}={_cell(value)}" for name, value in told if value is not None]
+    return ", ".join(said) or f"number {row['number']}"
 
 
 def _column(name: str, counted: str) -> TableColumn:
     if name in MEASURES:
         unit, term, title, _ = MEASURES[name]
-        return column(title, unit.replace("units", counted), term)
+        one = counted.removesuffix("s")
+        return column(title.replace("of a unit", f"of a {one}"), unit.replace("units", counted), term)
+    if name == NAME:
+        return column(NAME, "", "point")
     return column("number", "count", "point") if name == "number" else column(name.removeprefix("set."), "", "setting")
 
 
@@ -218,7 +295,8 @@ def _cell(value: Any) -> TableCell:
 
 def _table(points: Points, best: Sequence[int], name: str, caption: str) -> Table:
     rows = [row for number in best for row in points["rows"] if row[points["number"]] == number]
-    return table(name, caption, points["columns"], rows)
+    told = [place for place, _ in enumerate(points["columns"]) if place not in points["again"]]
+    return table(name, caption, [points["columns"][at] for at in told], [[row[at] for at in told] for row in rows])
 
 
 def _sensitivity(found: Sequence[Mapping[str, Any]]) -> Table | None:

@@ -39,7 +39,7 @@ def fidelity_section(subject: Subject) -> FidelitySection | None:
     bars = _bars(f"this report ({first.fidelity})", first)
     for name, answer in subject.others:
         if isinstance(answer, MeshcastError):
-            rows.append([name, None, None, None, None, None, None, None, None, str(answer)])
+            rows.append([name, None, None, None, None, None, None, None, None, _why(answer)])
             continue
         rows.append(_row(name, answer, first))
         bars += _bars(name, answer)
@@ -50,6 +50,11 @@ def fidelity_section(subject: Subject) -> FidelitySection | None:
     )  # fmt: skip
     parts = [part for part in _PARTS if any(bar["parts"][part] for bar in bars)]
     return {"bars": bars, "parts": parts, "answers": table("fidelities", "Answers", columns, rows)}
+
+
+def _why(error: MeshcastError) -> str:
+    """Why there is no answer, in one line: what, and what to change."""
+    return error.message + (f"; to have it: {error.fix}" if error.fix else "")
 
 
 def _row(name: str, answer: Prediction, first: Prediction) -> list[TableCell]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from meshcast.base import (
     write_whole,
 )
 from meshcast.jobs import chosen_options, predict, predict_with_job
-from meshcast.options import Options
+from meshcast.options import Options, check_fidelity, option_places
 from meshcast.report.comparison_folder import is_comparison
 from meshcast.report.contents import Kind, ReportData, folder_data, prediction_data
 from meshcast.report.exploration import is_exploration
@@ -112,7 +112,9 @@ def write_report(
             chosen = chosen_options(
                 options, {"levers": True, **overrides} if options is None else overrides, where="report"
             )
-            data, prediction = _predicted(target, chosen, fidelities, command or _command(target, chosen, place))
+            data, prediction = _predicted(
+                target, chosen, fidelities, command or _command(target, chosen, fidelities, place)
+            )
         text = report_page(data).encode()
     if len(text) > MOST_BYTES and data["traces"]:
         # Traces are what can be had otherwise.
@@ -127,6 +129,8 @@ def write_report(
 def _predicted(
     target: Any, options: Options, fidelities: Sequence[str], command: Sequence[str]
 ) -> tuple[ReportData, Prediction]:
+    for name in fidelities:
+        check_fidelity(name)  # a mistyped name, before anything is waited for
     pieces = len(fidelities) + 2  # the answer, those of other fidelities, and what is drawn of them
     with piece(f"1 of {pieces}", done=0, total=pieces):
         prediction, job = predict_with_job(target, options)
@@ -142,7 +146,7 @@ def _predicted(
         return prediction_data(subject), prediction
 
 
-def _command(target: Any, options: Options, out: Path) -> list[str]:
+def _command(target: Any, options: Options, fidelities: Sequence[str], out: Path) -> list[str]:
     """The command that asks the same, as far as texts can."""
     named = str(target) if isinstance(target, (str, Path)) else "TARGET"
     words = ["meshcast", "report", named, "--on", str(getattr(options.on, "name", options.on))]
@@ -150,6 +154,25 @@ def _command(target: Any, options: Options, out: Path) -> list[str]:
         words += ["--plan", str(options.program.plan)]
     if options.devices is not None:
         words += ["--devices", str(options.devices)]
+    if fidelities or options.estimate.fidelity != "auto":
+        words += ["--fidelity", ",".join((options.estimate.fidelity, *fidelities))]
+    for flag, value in _others_of_one_word(options):
+        words += [flag] if value is True else [flag, str(value)]
     for name, value in options.program.settings.items():
         words += ["--set", f"{name}={value}"]
     return [*words, "-o", str(out)]
+
+
+def _others_of_one_word(options: Options) -> Iterator[tuple[str, str | float | Path]]:
+    """Flags of all other settings that are not as usual, where one text or number is all that a flag says."""
+    for name, (part, field) in option_places().items():
+        flags = field.declaration.flags
+        if name in ("on", "devices", "plan", "fidelity", "settings", "levers") or len(flags) != 1:
+            continue  # said above; and what would help is always tried
+        value = getattr(options if part is None else getattr(options, part), field.attribute)
+        if (
+            field.declaration.from_flags is None
+            and isinstance(value, (str, int, float, Path))
+            and value != field.default()
+        ):
+            yield flags[0].flag, value

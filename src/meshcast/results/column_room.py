@@ -44,16 +44,30 @@ def _least_width(section: Section, kept: Sequence[int]) -> int:
 
     A name that may be cut is: whoever reads the longest kernels wants their times more than the ends of their names.
     """
+    names = naming_columns(section, kept)
 
     def least(index: int) -> int:
         width, column = _natural_width(section, [index]), section.columns[index]
         if column.align == "right":
             return width
-        if index == kept[0]:
+        if index in names:
             return min(width, _CUT) if column.cut else width
         return min(width, _FOLDED)
 
     return sum(map(least, kept))
+
+
+def naming_columns(section: Section, kept: Sequence[int]) -> list[int]:
+    """The columns that say what a row is of: the first, and all others before the first number."""
+    numbers = (place for place, index in enumerate(kept) if section.columns[index].align == "right")
+    return list(kept[: max(next(numbers, 1), 1)])
+
+
+def stay_whole(section: Section, kept: Sequence[int], width: int) -> set[int]:
+    """The columns whose texts are not folded, where there is room for them: what a row is of, unless it may be cut."""
+    if _least_width(section, kept) > width:
+        return set()
+    return {index for index in naming_columns(section, kept) if not section.columns[index].cut}
 
 
 def _is_bars(section: Section, index: int) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshcast.base import format_bytes, format_energy, format_flops, format_rate, format_time, format_whole
-from meshcast.results.column_room import BAR, WIDE, has_head, kept_columns, titles_left_out
+from meshcast.results.column_room import BAR, WIDE, has_head, kept_columns, stay_whole, titles_left_out
 from meshcast.results.lowered_by import LOWERING_NOTES
 
 if TYPE_CHECKING:
@@ -156,8 +156,12 @@ def _rich_table(section: Section, kept: Sequence[int], width: int) -> Table:
 
     gap = 2 if width >= TEXT_WIDTH or len(kept) <= 5 else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=has_head(section))
-    for column in (section.columns[index] for index in kept):
-        table.add_column(column.title, justify=column.align, no_wrap=column.align == "right", overflow="fold")
+    whole = stay_whole(section, kept, width)
+    for index in kept:
+        column = section.columns[index]
+        table.add_column(
+            column.title, justify=column.align, no_wrap=column.align == "right" or index in whole, overflow="fold"
+        )
     for row in section.rows:
         cells = [Text(row[index], style="cyan" if row[index].startswith(BAR) else "") for index in kept]
         for cell, index in zip(cells, kept, strict=True):

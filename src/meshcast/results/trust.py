@@ -42,8 +42,13 @@ class Trust:
         """For people: a line, and one about modelled kernels."""
         low, high = self.widened
         said = HOW_CHECKED_WORDS[self.checked] + (f" ({self.against})" if self.against else "")
-        if self.widened != (1.0, 1.0):
-            ways = (("below", low - 1), ("above", high - 1))
-            parts = [f"{'widened' if share > 0 else 'narrowed'} by {abs(share):.0%} {side}" for side, share in ways]
+        ways = (("below", low - 1), ("above", high - 1))
+        # An end that moves by less than a word about it can say is not spoken of.
+        parts = [
+            f"{'widened' if share > 0 else 'narrowed'} by {abs(share):.0%} {side}"
+            for side, share in ways
+            if round(abs(share), 2) > 0
+        ]
+        if parts:
             said += f"; interval {' and '.join(parts)} for that"
         return [("trust", said), *(self.lowering.rows() if self.lowering is not None else ())]

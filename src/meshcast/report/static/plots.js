@@ -180,16 +180,20 @@ const reportPlots = (Page) => {
 
   const comparison = (host) => {
     const answers = Report.sections.comparison.answers;
-    const several = new Set(answers.map((each) => each.target)).size > 1;
-    const name = (each) => (several ? `${each.target}\n${each.on}` : each.on);
+    const targets = [...new Set(answers.map((each) => each.target))], several = targets.length > 1;
+    // What all targets begin with tells none from another, and would take the room of what does.
+    const words = targets.map((target) => target.split(" "));
+    const same = several ? words[0].findIndex((word, place) => words.some((each) => each[place] !== word || place === each.length - 1)) : 0;
+    const name = (each) => (several ? `${each.target.split(" ").slice(same).join(" ")}\n${each.on}` : each.on);
     const places = [...new Set(answers.map(name))], fidelities = [...new Set(answers.map((each) => each.fidelity))];
     const shades = ["compute", "memory", "communication", "overhead", "path", "faint"];
+    host.style.height = `${Math.max(host.clientHeight, 70 + places.length * Math.max(several ? 38 : 24, 13 * fidelities.length + 12))}px`;  // every answer has its line
     const times = answers.flatMap((each) => [each.step_s, ...each.interval]).filter((value) => value > 0);
     chart(host, (width) => ({
-      grid: { left: width < 560 ? 100 : 180, right: 30, top: 36, bottom: 34 },
+      grid: { left: width < 560 ? 118 : 220, right: 30, top: 36, bottom: 34 },
       legend: { top: 0, type: "scroll", textStyle: { color: Page.colour("soft") } },
-      xAxis: (() => { const made = axis("s", { type: "log", min: Math.min(...times) * 0.8, max: Math.max(...times) * 1.2 }); return { ...made, axisLabel: { ...made.axisLabel, showMinLabel: false, showMaxLabel: false } }; })(),
-      yAxis: axis("", { type: "category", data: places, inverse: true, axisLabel: { color: Page.colour("soft"), fontSize: 11, width: width < 560 ? 90 : 165, overflow: "truncate" } }),
+      xAxis: (() => { const made = axis("s", { type: "log", logBase: Math.max(...times) > 50 * Math.min(...times) ? 10 : 2, min: Math.min(...times) * 0.8, max: Math.max(...times) * 1.2 }); return { ...made, axisLabel: { ...made.axisLabel, showMinLabel: false, showMaxLabel: false } }; })(),
+      yAxis: axis("", { type: "category", data: places, inverse: true, axisLabel: { color: Page.colour("soft"), fontSize: 11, lineHeight: 14, interval: 0, width: width < 560 ? 108 : 205, overflow: "truncate" } }),
       tooltip: { trigger: "item", ...tooltip(({ data: given }) => given.each && table(`${given.each.target} on ${given.each.on}`, [["fidelity", given.each.fidelity], ["step", Units.shown(given.each.step_s, "s")], ["low", Units.shown(given.each.interval[0], "s")], ["high", Units.shown(given.each.interval[1], "s")]])) },
       series: fidelities.flatMap((fidelity, place) => {
         const mine = answers.filter((each) => each.fidelity === fidelity), color = Page.colour(shades[place % shades.length]);

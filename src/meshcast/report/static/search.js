@@ -28,7 +28,7 @@ const reportSearch = (Page, Plots) => {
   const row = Page.element("tr");
   row.setAttribute("role", "row");
   data.columns.forEach((column, at) => {
-    const cell = Page.element("th", undefined, numeric[at] ? "num" : "");
+    const cell = Page.element("th", undefined, [numeric[at] ? "num" : "", data.again.includes(at) ? "again" : ""].join(" ").trim());
     cell.scope = "col";
     cell.setAttribute("role", "columnheader");
     if (column.term) cell.dataset.term = column.term;
@@ -63,7 +63,7 @@ const reportSearch = (Page, Plots) => {
       data.columns.forEach((column, at) => {
         const text = Units.shown(value(number, at), column.unit);
         const known = value(number, at) !== null && value(number, at) !== "";
-        const cell = Page.element("td", text, [numeric[at] ? "num" : text.length > 32 ? "long" : text.length > 16 ? "line" : "", known ? "" : "none"].join(" ").trim());
+        const cell = Page.element("td", text, [numeric[at] ? "num" : text.length > 32 ? "long" : text.length > 16 ? "line" : "", known ? "" : "none", data.again.includes(at) ? "again" : ""].join(" ").trim());
         cell.setAttribute("role", "cell");
         cell.dataset.label = column.title;
         if (text.length > 32 && text.includes("=")) cell.replaceChildren(...Page.broken(text));
@@ -138,7 +138,7 @@ const reportSearch = (Page, Plots) => {
   parallelHost.style.setProperty("--lanes", lanes.length);
   const BESIDE = 150;
   // Axes stand close to each other: short names, and numbers of one unit that the name has.
-  const counted = (column) => numeric[column] && /^[a-z]+\/s$/.test(data.columns[column].unit);
+  const counted = (column) => numeric[column] && /^([a-z]+\/s|USD)$/.test(data.columns[column].unit);
   const short = (column) => `${named(column).split(" of ")[0]}${counted(column) ? `, ${data.columns[column].unit}` : ""}`;
   const brief = (amount) => { const [size, letter] = [[1e9, " G"], [1e6, " M"], [1e3, " k"]].find(([least]) => Math.abs(amount) >= least) || [1, ""]; return `${Number((amount / size).toPrecision(3))}${letter}`; };
   const ticks = (column) => (counted(column) ? { formatter: brief } : data.columns[column].unit === "W" ? { formatter: (amount) => `${brief(amount)}${Math.abs(amount) < 1e3 ? " " : ""}W` } : {});

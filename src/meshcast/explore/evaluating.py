@@ -53,7 +53,7 @@ def predicted(point: Point) -> Prediction:
     """
     options = options_of(point.asked)
     with collected_later(), names_taken(), room_for_nesting():
-        job = resolve_job(_source(point.target, file_stamp(point.target)), options, cluster=cluster_of(options))
+        job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
         if isinstance(job, (ProgramJob, PipelineJob)):
             job = replace(job, interval=False, brief=True)
         return answered(job).prediction
@@ -150,6 +150,10 @@ def cluster_named(on: str) -> Cluster:
     return resolve(on)
 
 
+def _source(target: str) -> JobSource:
+    return _kept_source(target, file_stamp(target))
+
+
 @functools.lru_cache(maxsize=64)
-def _source(target: str, _stamp: Hashable) -> JobSource:
+def _kept_source(target: str, _stamp: Hashable) -> JobSource:
     return job_source(target)

@@ -63,7 +63,7 @@ def resolved(point: Point) -> Job:
         MeshcastError: There is none.
     """
     options = options_of(point.asked)
-    job = resolve_job(_source(point.target, file_stamp(point.target)), options, cluster=cluster_of(options))
+    job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
     return replace(job, interval=False, brief=True) if isinstance(job, (ProgramJob, PipelineJob)) else job
 
 
@@ -163,6 +163,10 @@ def cluster_named(on: str) -> Cluster:
     return resolve(on)
 
 
+def _source(target: str) -> JobSource:
+    return _kept_source(target, file_stamp(target))
+
+
 @functools.lru_cache(maxsize=64)
-def _source(target: str, _stamp: Hashable) -> JobSource:
+def _kept_source(target: str, _stamp: Hashable) -> JobSource:
     return job_source(target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from meshcast.programs.pytorch.pieces import LoopPiece
 from meshcast.programs.pytorch.recorded import View
 
-Part = tuple[int, int, int]  # a storage, the place in it where a view begins, and its elements
+StoragePart = tuple[int, int, int]  # a storage, the place in it where a view begins, and its elements
 Reads = Callable[[LoopPiece], Sequence[tuple[LoopPiece | None, View]]]
 _MOST = 64  # pieces in one kernel (`max_fusion_size`)
 
@@ -52,7 +52,7 @@ def fused(pieces: Sequence[LoopPiece], reads: Reads) -> list[KernelGroup]:
     """Kernels in an order in which they can run."""
     groups: list[KernelGroup] = []
     of: dict[int, KernelGroup] = {}  # piece -> group
-    readers: dict[Part, list[KernelGroup]] = {}  # part of a storage -> groups that read it, the latest last
+    readers: dict[StoragePart, list[KernelGroup]] = {}  # part of a storage -> groups that read it, the latest last
     drawn: dict[int, LoopPiece] = {}  # random numbers, which are drawn in the kernel that first reads them
     for piece in pieces:
         read = reads(piece)
@@ -91,7 +91,7 @@ def _chosen(
     piece: LoopPiece,
     read: Sequence[tuple[LoopPiece | None, View]],
     makers: dict[int, KernelGroup],
-    readers: dict[Part, list[KernelGroup]],
+    readers: dict[StoragePart, list[KernelGroup]],
 ) -> KernelGroup | None:
     """The group that a piece joins: of those that make what it reads, or read the same, the one with most bytes in common."""
     if piece.kind == "library":
@@ -113,7 +113,7 @@ def _chosen(
     return None
 
 
-def _part(view: View) -> Part:
+def _part(view: View) -> StoragePart:
     """What kernels must have in common of a storage to be one for it: the queries and keys of one tensor are read by two."""
     return view.storage, view.offset, view.elements
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from meshcast.explore import Accounts, Exploration, Found, Outcome, Point, Tally, objective_named
@@ -18,7 +20,7 @@ def _searched() -> Exploration:
     for number, plan in enumerate(PLANS):
         outcome = Outcome(
             status="answered", step_time_s=0.7 + number, units_per_s=3e5, unit="tokens", mfu=0.4, devices=16, device="b200",
-            memory_bytes=6e10, capacity_bytes=19e10, energy_j=1e4, breakdown_s={"compute": 0.7},
+            memory_bytes=60 << 30, capacity_bytes=180 << 30, energy_j=1e4, breakdown_s={"compute": 0.7},
         )  # fmt: skip
         found.append(
             Found(
@@ -45,3 +47,12 @@ def test_a_plan_is_told_whole_before_what_a_run_costs(width: int) -> None:
 def test_what_a_search_was_counted_with_can_be_read_again() -> None:
     accounts = _searched().accounts
     assert Accounts.from_json(_searched().to_json()["accounts"]) == accounts
+
+
+def test_points_that_only_a_prediction_ruled_out_are_not_counted_twice() -> None:
+    tally = Tally(space=81, evaluated=72, infeasible=12, bounded=0)
+    text = sections_text(exploration_sections(replace(_searched(), tally=tally), title="best"))
+    assert "81 points: 72 predicted, 12 cannot run (3 of them by a prediction), 0 cannot be better by a bound" in text
+    tally = Tally(space=40, evaluated=37, infeasible=3)
+    text = sections_text(exploration_sections(replace(_searched(), tally=tally), title="best"))
+    assert "40 points: 37 predicted, 3 cannot run, 0 cannot be better by a bound" in text

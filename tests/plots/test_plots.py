@@ -54,6 +54,7 @@ def test_a_scaling_curve_has_the_best_plan_of_each_number(tmp_path: Path) -> Non
     drawn = (tmp_path / "scaling.svg").read_text(encoding="utf-8")
     assert "as much a device as with 1" in drawn
     assert "4 devices: dp=4" in drawn
+    assert "times 10" not in drawn  # 2 x 10^2 is 200
 
 
 def test_two_objectives_are_drawn_as_their_front(tmp_path: Path) -> None:

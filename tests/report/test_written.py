@@ -74,8 +74,8 @@ def test_mistakes_leave_nothing_behind(meshcast: Meshcast, program: Path, explor
 
 def test_a_report_of_a_call_tells_the_command_that_asks_the_same(program: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.html"
-    asked = {"on": "h200", "fidelity": "roofline", "clocks": "burst", "lowering": "modelled", "levers": False}
-    package.write_report(program, out, package.Options(**asked), fidelities=("analytical",))
+    options = package.Options(on="h200", fidelity="roofline", clocks="burst", lowering="modelled", levers=False)
+    package.write_report(program, out, options, fidelities=("analytical",))
     (said,) = re.findall(r'<code id="command">(.*?)</code>', out.read_text(encoding="utf-8"))
     words = shlex.split(html.unescape(said))
     assert words[:3] == ["meshcast", "report", str(program)]

@@ -136,9 +136,11 @@ def _why(exploration: Exploration, best: list[Found]) -> list[Section]:
 
 def _counted(exploration: Exploration) -> str:
     tally = exploration.tally
+    # A bound tells of most that they cannot run; what only a prediction told of is counted in both.
+    both = tally.evaluated + tally.infeasible + tally.bounded - tally.space
     said = [
         f"{tally.space:,} point{'' if tally.space == 1 else 's'}: {tally.evaluated:,} predicted",
-        f"{tally.infeasible:,} cannot run",
+        f"{tally.infeasible:,} cannot run" + (f" ({both:,} of them by a prediction)" if both > 0 else ""),
         f"{tally.bounded:,} cannot be better by a bound",
     ]
     if exploration.failed:

@@ -65,6 +65,7 @@ def _draw_scaling(axis: Any, points: list[Found]) -> None:
     axis.set_yscale("log")
     axis.set_xticks(counts, [f"{count:,}" for count in counts])
     axis.set_xlabel("devices")
+    tell_values(axis.yaxis, "")
     axis.set_ylabel(f"{points[0].outcome.unit or 'steps'} a second")
     axis.set_title("scaling")
     axis.legend(fontsize=8, frameon=False)

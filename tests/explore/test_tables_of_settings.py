@@ -10,7 +10,7 @@ from meshcast.explore import Accounts, Exploration, Found, Outcome, Point, Tally
 from meshcast.explore.measures import Known
 from meshcast.explore.tables import exploration_sections
 from meshcast.hardware import Price
-from meshcast.results.printer import sections_text
+from meshcast.results.sections import sections_text
 
 PLANS = ("fsdp=16,mbs=4,remat=selective", "fsdp=16,mbs=2,remat=selective")
 

@@ -8,16 +8,8 @@ import pytest
 from meshcast.base.units import format_energy
 from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Lever, Prediction, Provenance, Timed
 from meshcast.results.column_room import BAR
-from meshcast.results.printer import (
-    Section,
-    columns,
-    format_power,
-    percent,
-    prediction_html,
-    prediction_sections,
-    prediction_text,
-    sections_text,
-)
+from meshcast.results.printer import format_power, percent, prediction_html, prediction_sections, prediction_text
+from meshcast.results.sections import Section, columns, sections_text
 from meshcast.simulate.memory import MemoryUse
 from meshcast.simulate.timeline import Breakdown
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from meshcast.base import format_energy, format_time
 from meshcast.results.lowered_by import CHANGED_BY
-from meshcast.results.printer import Section, columns, percent
+from meshcast.results.printer import percent
+from meshcast.results.sections import Section, columns
 
 if TYPE_CHECKING:
     from meshcast.results.prediction import Prediction

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshcast.results.printer import Section
+    from meshcast.results.sections import Section
 
 WIDE = 120  # columns of a terminal from which on tables have their extras
 BAR = "█"

@@ -10,7 +10,8 @@ from typing import Any
 from meshcast.base import format_bytes, format_time, format_whole
 from meshcast.hardware import Cluster
 from meshcast.network import CollectivePlan
-from meshcast.results.printer import Section, capped_lines, columns, percent
+from meshcast.results.printer import percent
+from meshcast.results.sections import Section, capped_lines, columns
 from meshcast.simulate import Segment, Slowdown, Timeline
 
 GROUP_ROWS, SEGMENT_ROWS = 6, 6

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from meshcast.base import format_time, format_whole
-from meshcast.results.printer import Section, columns
+from meshcast.results.sections import Section, columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

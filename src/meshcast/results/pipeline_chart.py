@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from meshcast.base import format_time
-from meshcast.results.printer import Section, columns
+from meshcast.results.sections import Section, columns
 from meshcast.simulate import PipelineRun
 
 CELLS, ROWS = 96, 32

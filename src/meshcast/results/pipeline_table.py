@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from meshcast.base import format_bytes, format_time
 from meshcast.results.pipelined import PipelineShare, StageShare
-from meshcast.results.printer import Section, columns, percent
+from meshcast.results.printer import percent
+from meshcast.results.sections import Section, columns
 
 STAGE_ROWS, PATH_ROWS = 16, 6
 _KEPT = {

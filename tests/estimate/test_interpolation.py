@@ -10,7 +10,7 @@ import pytest
 
 from meshcast.estimate.profiled import interpolation
 from meshcast.estimate.profiled.distances import UNTHREADED, doubled_products, nearest_rows, pieces
-from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, fit, predict
+from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, _nearest_as_good, fit, predict
 
 
 def line(count: int = 40) -> tuple[list[tuple[float]], list[float], list[str]]:
@@ -119,3 +119,18 @@ def test_of_rows_equally_far_the_first_are_chosen() -> None:
     distances = np.array([[3.0, 1.0, 2.0, 1.0 + 1e-13, 1.0, 0.5], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]])
     assert nearest_rows(distances, 3).tolist() == [[1, 3, 5], [0, 1, 5]]
     assert nearest_rows(distances, 6).tolist() == [[0, 1, 2, 3, 4, 5]] * 2
+
+
+@pytest.mark.parametrize(
+    ("programs", "length"),
+    [
+        (100, 4.0),  # 0.01 behind on average, with a standard error of 0.002: worse
+        (2, 0.5),  # of two programs 0.014: nobody knows
+    ],
+)
+def test_measured_times_are_carried_no_farther_than_errors_ask_for(programs: int, length: float) -> None:
+    one = KernelFamily(places=np.zeros((1, 1)), y=np.zeros(1), doubt=np.ones(1))
+    trials = [KernelFamily(places=one.places, y=one.y, doubt=one.doubt, length=each) for each in (0.5, 4.0)]
+    best = np.full(100, 0.2)
+    behind = 0.01 + np.where(np.arange(100) % 2, 0.02, -0.02)  # a deviation of 0.02 around 0.01
+    assert trials[_nearest_as_good(trials, [best + behind, best], programs)].length == length

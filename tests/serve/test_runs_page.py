@@ -207,6 +207,13 @@ def test_points_fit_a_phone_and_every_column_has_a_name(window: Any, address: st
     assert window.eval_on_selector_all(".points th", "all => all.filter(each => !each.textContent.trim()).length") == 0
     assert window.eval_on_selector_all(".scroll", "all => all.every(each => each.scrollWidth <= each.clientWidth)")
     assert window.eval_on_selector_all("main h1", "all => all.filter(each => each.checkVisibility()).length") == 1
+    # A card begins with its plan, whatever else stands in it.
+    tops = """all => all.map(row => {
+        const top = cell => cell.getBoundingClientRect().top, plan = row.querySelector("td.plan");
+        return [...row.cells].every(cell => cell === plan || !cell.offsetHeight || top(cell) > top(plan)); })"""
+    begins = window.eval_on_selector_all("tr[data-point]", tops)
+    assert begins
+    assert all(begins)
 
 
 def test_a_comparison_opens_as_its_report(window: Any, address: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshcast.results.sections import Section
+    from meshcast.results.sections import Column, Section
 
 WIDE = 120  # columns of a terminal from which on tables have their extras
 BAR = "█"
@@ -63,11 +63,11 @@ def naming_columns(section: Section, kept: Sequence[int]) -> list[int]:
     return list(kept[: max(next(numbers, 1), 1)])
 
 
-def stay_whole(section: Section, kept: Sequence[int], width: int) -> set[int]:
-    """The columns whose texts are not folded, where there is room for them: what a row is of, unless it may be cut."""
-    if _least_width(section, kept) > width:
-        return set()
-    return {index for index in naming_columns(section, kept) if not section.columns[index].cut}
+def stay_whole(section: Section, kept: Sequence[int], width: int) -> list[tuple[Column, bool]]:
+    """Columns, and which are not folded: numbers, and where there is room what a row is of, unless it may be cut."""
+    names = naming_columns(section, kept) if _least_width(section, kept) <= width else []
+    columns = ((index, section.columns[index]) for index in kept)
+    return [(each, each.align == "right" or (index in names and not each.cut)) for index, each in columns]
 
 
 def _is_bars(section: Section, index: int) -> bool:

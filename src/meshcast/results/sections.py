@@ -115,12 +115,8 @@ def _rich_table(section: Section, kept: Sequence[int], width: int) -> Table:
 
     gap = 2 if width >= TEXT_WIDTH or len(kept) <= 5 else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim", show_header=has_head(section))
-    whole = stay_whole(section, kept, width)
-    for index in kept:
-        column = section.columns[index]
-        table.add_column(
-            column.title, justify=column.align, no_wrap=column.align == "right" or index in whole, overflow="fold"
-        )
+    for column, whole in stay_whole(section, kept, width):
+        table.add_column(column.title, justify=column.align, no_wrap=whole, overflow="fold")
     for row in section.rows:
         cells = [Text(row[index], style="cyan" if row[index].startswith(BAR) else "") for index in kept]
         for cell, index in zip(cells, kept, strict=True):

@@ -161,7 +161,7 @@ def _conditional(family: KernelFamily, distances: Array) -> tuple[Array, Array, 
 def fit(
     places: Sequence[Sequence[float]], y: Sequence[float], programs: Sequence[str], common: Sequence[bool]
 ) -> KernelFamily:
-    """A family from rows, with the settings that have the least error over folds of programs.
+    """A family from rows, with settings by their errors over folds of programs (`_nearest_as_good`).
 
     Args:
         places: The places of each row.
@@ -184,19 +184,39 @@ def fit(
         return family
     judged = usual if some else np.ones(len(values), dtype=bool)
     mixed = bool(usual.any() and not usual.all())
-    best, least = family, np.inf
-    for length, noise, factor, mean in itertools.product(
-        LENGTHS, NOISES, FACTORS if mixed else (1.0,), (0.0, float(np.median(values)))
-    ):
-        doubt = np.where(usual, 1.0, factor)
-        trial = replace(family, length=length, noise=noise, doubt=doubt, mean=mean)
-        error = float(np.mean(np.abs(_left_out(trial, folds, judged)[0])))
-        if error < least:
-            best, least = trial, error
-    errors, deviations = _left_out(best, folds, judged)
-    quantile = float(np.quantile(np.abs(errors) / deviations, COVERED))
+    trials = [
+        replace(family, length=length, noise=noise, doubt=np.where(usual, 1.0, factor), mean=mean)
+        for length, noise, factor, mean in itertools.product(
+            LENGTHS, NOISES, FACTORS if mixed else (1.0,), (0.0, float(np.median(values)))
+        )
+    ]
+    errors = [np.abs(_left_out(trial, folds, judged)[0]) for trial in trials]
+    chosen = _nearest_as_good(
+        trials, errors, len({name for name, judges in zip(programs, judged, strict=True) if judges})
+    )
+    best, least = trials[chosen], float(np.mean(errors[chosen]))
+    off, deviations = _left_out(best, folds, judged)
+    quantile = float(np.quantile(np.abs(off) / deviations, COVERED))
     believed = quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile)
     return replace(best, quantile=believed, error=float(np.expm1(least)))
+
+
+def _nearest_as_good(trials: Sequence[KernelFamily], errors: Sequence[Array], programs: int) -> int:
+    """The trial that carries what was measured least far and is as good as the best; of several, the one with the least error.
+
+    As good: its errors are on average within one standard error of the best one's, pair by pair (the one-standard-error rule;
+    Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, 7.10). Rows of one program are alike, so that
+    programs are counted. A few rows more would otherwise turn a family from neighbours alone to one trend over all sizes.
+    """
+    means = [float(np.mean(error)) for error in errors]
+    best = int(np.argmin(means))
+
+    def as_good(number: int) -> bool:
+        behind = errors[number] - errors[best]
+        return bool(np.mean(behind) <= np.std(behind) / np.sqrt(programs))
+
+    good = [number for number in range(len(trials)) if number == best or as_good(number)]
+    return min(good, key=lambda number: (trials[number].length, means[number]))
 
 
 def _left_out(family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> tuple[Array, Array]:

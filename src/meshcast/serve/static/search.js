@@ -98,7 +98,8 @@ const spoken = (p) => `${p.plan || p.target}: ${format.time(p.step_time_s)}, MFU
 const POINTS = 60; // rows of the table
 const columns = (wanted) => [
   ["front", "mark", (p, edge) => (edge.has(p.number) ? h("span", { role: "img", "aria-label": "on the front", title: "On the front: no other is better in both" }, "●") : "")],
-  ["plan", "plan", (p) => p.plan || "–"], ["step", "number", (p) => format.time(p.step_time_s), "Seconds of one step"],
+  ["plan", "plan", (p) => (p.plan || "–").split(/(?<=,)/).flatMap((key, at) => (at ? [h("wbr"), key] : [key]))], // broken between keys, not within
+  ["step", "number", (p) => format.time(p.step_time_s), "Seconds of one step"],
   ...wanted.filter((each) => each.meaning).map((each) => [each.name, "number", (p) => each.tell(each.of(p)), each.meaning]), // what is searched for and stands in no other column
   ["MFU", "number", (p) => format.percent(p.mfu), "Model FLOPs utilisation: matrix FLOPs that the model asks for / (step time × dense peak of the device)"],
   ["memory", "number", (p) => format.percent(p.memory_share), "Peak memory / what a device has"], ["limited by", "name", (p) => p.binds, "The largest part of the step, with its share"],

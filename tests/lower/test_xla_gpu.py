@@ -277,7 +277,7 @@ class TestCompiling:
         assert parts["temporaries"] == [size, 2 * size]
         assert parts["room between buffers"] == [size]
         rows = [row for row in section["buffers"]["rows"] if row[3] == "temporary"]
-        assert [(row[0], row[4]) for row in rows] == [(size, "model.py:1"), (size, "model.py:2"), (size, "")]
+        assert [(row[1], row[4]) for row in rows] == [(size, "model.py:1"), (size, "model.py:2"), (size, "")]
 
     def test_lowerings_are_kept_apart(self, program: Program, answering: Any) -> None:
         answering(ANSWER)

@@ -3,9 +3,10 @@
 The same layer is captured into many programs: a part of a pipeline, a step whose weights are spread over `fsdp`, one that
 adds its gradients up over replicas. Fusions, gathers of weights and sums of gradients differ between them. What does not
 differ, as long as `tp`, `cp`, `ep` and the microbatch are the same, is the model's own arithmetic: the sides of its matrix
-products, the collectives that exchange activations between them, and which of them need each other's results. Spreading
-weights and adding replicas split the batch and the storage of weights, and no product. So, with p_i the least seconds of
-product i (`estimate.least`) and c_j those alone of a collective j between two products,
+products (with their operands one way round or the other, which takes as long), the collectives that exchange activations
+between them, and which of them need each other's results. Spreading weights and adding replicas split the batch and the storage
+of weights, and no product. So, with p_i the least seconds of product i (`estimate.least`) and c_j those alone of a collective j
+between two products,
 
     turn >= max(sum of p_i, longest path of data through p_i and c_j)
 

@@ -61,9 +61,21 @@ def _swaps(product: Op, transpose: Op) -> bool:
 
 def _swapped(product: Op, transpose: Op) -> Op:
     """The product of its operands the other way round, which writes what the transpose has written."""
-    shape, cost = product.cost.geometry, product.cost
-    assert isinstance(shape, Gemm)
-    geometry = replace(
+    cost = product.cost
+    assert isinstance(cost.geometry, Gemm)
+    cost = replace(
+        cost,
+        geometry=swapped_sides(cost.geometry),
+        operand_bytes=cost.operand_bytes[::-1],
+        orders=cost.orders[::-1],
+        parts=cost.parts[::-1],
+    )
+    return replace(product, cost=cost, operands=product.operands[::-1], results=transpose.results, equal=())
+
+
+def swapped_sides(shape: Gemm) -> Gemm:
+    """A product with its operands the other way round."""
+    return replace(
         shape,
         m=shape.n,
         n=shape.m,
@@ -72,11 +84,3 @@ def _swapped(product: Op, transpose: Op) -> Op:
         lhs_contracting_minor=shape.rhs_contracting_minor,
         rhs_contracting_minor=shape.lhs_contracting_minor,
     )
-    cost = replace(
-        cost,
-        geometry=geometry,
-        operand_bytes=cost.operand_bytes[::-1],
-        orders=cost.orders[::-1],
-        parts=cost.parts[::-1],
-    )
-    return replace(product, cost=cost, operands=product.operands[::-1], results=transpose.results, equal=())

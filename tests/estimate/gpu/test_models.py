@@ -15,6 +15,7 @@ from meshcast.estimate.power import settled_clock
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device, load_device
 from meshcast.lower import Kernel, KernelKind
+from meshcast.lower.swapped_products import swapped_sides
 from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, Tensor
 from meshcast.workload.shapes import SortGeometry, Window
 from tests.estimate.conformance import check_conformance, gemm, pass_over
@@ -80,6 +81,20 @@ def test_a_product_is_never_faster_than_light_at_the_boost_clock(m: int, n: int,
     product = gemm(m, n, k)
     bound = float(Roofline().estimate([product], H200).time[0])
     assert seconds(product) > bound * H200.peak_clock_hz / H200.clock_hz * 0.99
+
+
+@given(
+    m=st.integers(1, 9000), n=st.integers(1, 9000), k=st.integers(8, 9000), rows=st.booleans(), columns=st.booleans()
+)
+@settings(max_examples=40, deadline=None)
+def test_a_product_takes_as_long_with_its_operands_the_other_way_round(
+    m: int, n: int, k: int, rows: bool, columns: bool
+) -> None:
+    product = gemm(m, n, k)
+    assert isinstance(product.geometry, Gemm)
+    geometry = replace(product.geometry, lhs_contracting_minor=rows, rhs_contracting_minor=columns)
+    swapped = replace(product, geometry=swapped_sides(geometry))
+    assert seconds(swapped) == pytest.approx(seconds(replace(product, geometry=geometry)), rel=1e-12)
 
 
 @given(elements=st.integers(1, 2**28))

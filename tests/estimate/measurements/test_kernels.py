@@ -68,7 +68,7 @@ def test_no_field_is_forgotten() -> None:
         "name", "kind", "dtype", "matrix_flops", "vector_flops", "transcendentals", "read_bytes", "written_bytes",
         "updates", "writes", "geometry", "picked", "elements", "shape", "flags", "ops", "guessed", "recency",
         "cycles", "on_chip_bytes", "on_chip_written", "pieces", "fetched_bytes", "touched_bytes", "tile", "warps",
-        "stored_bits",
+        "stored_bits", "programs",
     }  # fmt: skip
     assert {field.name for field in fields(Kernel) if field.init} == written | LEFT_OUT  # others follow from these
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.lower import Kernel, LoweredProgram
-from meshcast.lower.lying import as_written, lies_together, reshaped, transposed
+from meshcast.lower.memory_order import as_written, lies_together, reshaped, transposed
 from meshcast.workload.graph import Gemm
 from tests.lower.programs import kernels, lower_function, spec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from meshcast.lower.lying import Lying, as_written, lies_together, reshaped, transposed
+from meshcast.lower.memory_order import MemoryOrder, as_written, lies_together, reshaped, transposed
 from meshcast.workload import Op, OpKind, Tensor
 
 TILE = 32  # elements: the shortest edge of a tile that XLA's autotuner tries on tensor cores
@@ -41,7 +41,7 @@ class KnownOrders:
         self.tensors = tensors
         self.views = views
         self.buffer = buffer
-        self._made: dict[int, Lying | None] = {}
+        self._made: dict[int, MemoryOrder | None] = {}
 
     def note(self, op: Op) -> None:
         """Remembers what a product or arithmetic has written."""
@@ -65,7 +65,7 @@ class KnownOrders:
                     self._made[result] = lying._replace(swapped=lying.order)
                     return
 
-    def of(self, value: int) -> Lying | None:
+    def of(self, value: int) -> MemoryOrder | None:
         """How a value lies, through views."""
         passed: list[int] = []
         while value not in self._made and value not in self.fixed and value in self.buffer:
@@ -89,17 +89,17 @@ class KnownOrders:
         return lying
 
 
-def atoms_of(lying: Lying, dims: Sequence[Sequence[int]]) -> list[list[int]]:
+def atoms_of(lying: MemoryOrder, dims: Sequence[Sequence[int]]) -> list[list[int]]:
     """The atoms of a product's parts of an operand."""
     return [[atom for dim in part for atom in lying.dims[dim]] for part in dims]
 
 
-def serving_order(lying: Lying, parts: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
+def serving_order(lying: MemoryOrder, parts: Sequence[Sequence[int]]) -> tuple[int, ...] | None:
     """The order, of those in which a value may lie, that a library takes; None where it takes none."""
     return next((order for order in (lying.order, lying.swapped) if lies_together(order, parts)), None)
 
 
-def is_tiled(lying: Lying, parts: Sequence[Sequence[int]]) -> bool:
+def is_tiled(lying: MemoryOrder, parts: Sequence[Sequence[int]]) -> bool:
     """Whether Triton's product reads an operand in tiles that a library would want turned first: of no batch.
 
     A tile's edges are powers of two, and each lies inside one run of atoms that follow each other in memory

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from meshcast.lower.known_orders import KnownOrders, atoms_of, is_tiled, serving_order
-from meshcast.lower.lying import Lying, reshaped, transposed
+from meshcast.lower.memory_order import MemoryOrder, reshaped, transposed
 from meshcast.workload import Op, OpKind
 
 _SPREADING = frozenset({OpKind.BROADCAST, OpKind.GENERATE})  # of no order
@@ -105,7 +105,7 @@ class _Renaming:
         return all(value in alike or value in self._spread for value in op.operands)
 
 
-def _takes(product: Op, value: int, lying: Lying, *, direct: bool) -> bool:
+def _takes(product: Op, value: int, lying: MemoryOrder, *, direct: bool) -> bool:
     """Whether a product can read a value that lies so; tile by tile only what nothing was computed of."""
     for operand, dims in zip(product.operands, product.cost.parts, strict=False):
         if operand == value:

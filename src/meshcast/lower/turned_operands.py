@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.known_orders import KnownOrders, atoms_of, is_tiled, serving_order
-from meshcast.lower.lying import Lying, lies_together
+from meshcast.lower.memory_order import MemoryOrder, lies_together
 from meshcast.lower.renaming_transposes import without_renamings
 from meshcast.lower.rewriting import LAID_OUT_ANEW, ValueTypes, moved
 from meshcast.workload import Gemm, Op, OpKind
@@ -108,7 +108,7 @@ class _Turning:
         ] = {}  # by a buffer and its atoms as they lie
 
     def turned(
-        self, product: Op, side: int, value: int, lying: Lying, parts: Sequence[Sequence[int]]
+        self, product: Op, side: int, value: int, lying: MemoryOrder, parts: Sequence[Sequence[int]]
     ) -> tuple[int, bool]:
         """A value in an order that a product takes, and whether it is summed over what is innermost then."""
         batch, own, summed = parts

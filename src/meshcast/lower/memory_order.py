@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 
-class Lying(NamedTuple):
+class MemoryOrder(NamedTuple):
     """The atoms of a value, and their orders.
 
     Attributes:
@@ -28,7 +28,7 @@ class Lying(NamedTuple):
     swapped: tuple[int, ...]
 
 
-def as_written(shape: Sequence[int], *, columns: int | None = None) -> Lying:
+def as_written(shape: Sequence[int], *, columns: int | None = None) -> MemoryOrder:
     """Row by row; of a product's result that may lie by columns as well, `columns` is the first dimension of these."""
     sizes: list[int] = []
     dims: list[tuple[int, ...]] = []
@@ -40,15 +40,15 @@ def as_written(shape: Sequence[int], *, columns: int | None = None) -> Lying:
     swapped = order
     if columns is not None:
         swapped = tuple([atom for dim in (*dims[columns:], *dims[:columns]) for atom in dim])
-    return Lying(tuple(sizes), tuple(dims), order, swapped)
+    return MemoryOrder(tuple(sizes), tuple(dims), order, swapped)
 
 
-def transposed(lying: Lying, permutation: Sequence[int]) -> Lying:
+def transposed(lying: MemoryOrder, permutation: Sequence[int]) -> MemoryOrder:
     """The same bytes with other dimensions first: dimension i was `permutation[i]`."""
     return lying._replace(dims=tuple([lying.dims[dim] for dim in permutation]))
 
 
-def reshaped(lying: Lying, shape: Sequence[int]) -> Lying | None:
+def reshaped(lying: MemoryOrder, shape: Sequence[int]) -> MemoryOrder | None:
     """The same elements in another shape; None where that cuts through atoms in a way that has no common factors.
 
     Atoms are taken in the order of the dimensions; one that is longer than what a dimension still lacks is split, its outer
@@ -81,7 +81,7 @@ def reshaped(lying: Lying, shape: Sequence[int]) -> Lying | None:
     def split(order: Sequence[int]) -> tuple[int, ...]:
         return tuple([piece for atom in order for piece in pieces[atom]])
 
-    return Lying(tuple(sizes), tuple(dims), split(lying.order), split(lying.swapped))
+    return MemoryOrder(tuple(sizes), tuple(dims), split(lying.order), split(lying.swapped))
 
 
 def lies_together(order: Sequence[int], parts: Sequence[Sequence[int]]) -> bool:

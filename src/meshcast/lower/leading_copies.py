@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from meshcast.base import Group
-from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
-from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.kernel import Kernel, Schedule, Step
+from meshcast.lower.rewriting import ValueTypes, with_inner_blocks
 from meshcast.lower.small_kernels import copy_kernel
 
 _KINDS = ("all_gather", "reduce_scatter")
@@ -32,14 +32,10 @@ def with_leading_copies(schedule: Schedule, values: ValueTypes, splits: Callable
 
 
 def _copied(step: Step, values: ValueTypes, splits: Callable[[Group], bool]) -> Iterator[Step]:
-    if isinstance(step, LoopStep):
-        yield replace(step, body=with_leading_copies(step.body, values, splits))
-    elif isinstance(step, BranchStep):
-        yield replace(step, bodies=tuple(with_leading_copies(body, values, splits) for body in step.bodies))
-    elif _turned(step, values, splits):
+    if isinstance(step, Kernel) and _turned(step, values, splits):
         yield from _around(step, values)
     else:
-        yield step
+        yield with_inner_blocks(step, lambda body: with_leading_copies(body, values, splits))
 
 
 def _turned(kernel: Kernel, values: ValueTypes, splits: Callable[[Group], bool]) -> bool:

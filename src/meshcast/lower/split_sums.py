@@ -24,7 +24,6 @@ from meshcast.lower.splits import padded_bytes, partial_bytes, split_parts
 from meshcast.workload import Gemm
 
 _ABSORBING = frozenset({KernelKind.LOOP_FUSION, KernelKind.REDUCTION, KernelKind.SCATTER, KernelKind.TRANSPOSE})
-_OPERANDS = 2
 
 
 def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> int:
@@ -40,17 +39,18 @@ def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> 
                 split.append((kernel, count, parts))
     if not split:
         return 0
-    uses = _Uses(lowered.schedule)
+    uses = _Uses(lowered)
     return sum(count * (uses.sums(kernel, parts) + uses.pads(kernel, parts)) for kernel, count, parts in split)
 
 
 class _Uses:
     """Who makes and who reads a program's values; None among readers is whatever is no kernel: loops, branches, results."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, lowered: LoweredProgram) -> None:
+        self._tensors = lowered.tensors
         self._readers: dict[int, list[Kernel | None]] = {}
         self._makers: dict[int, Kernel] = {}
-        for block in _blocks(schedule):
+        for block in _blocks(lowered.schedule):
             for step in block.steps:
                 reader = step if isinstance(step, Kernel) else None
                 for value in set(step.reads):
@@ -80,7 +80,11 @@ class _Uses:
         assert isinstance(shape, Gemm)
         if not padded_bytes(shape, parts):
             return 0
-        makers = [self._makers.get(value) for value in dict.fromkeys(kernel.reads[:_OPERANDS])]
+        sizes = {
+            shape.batch * shape.k * side for side in (shape.m, shape.n)
+        }  # an epilogue's operands are as large as the result
+        operands = [value for value in dict.fromkeys(kernel.reads) if self._tensors[value].elements in sizes]
+        makers = [self._makers.get(value) for value in operands]
         return sum([maker is None or maker.kind is not KernelKind.LOOP_FUSION for maker in makers])
 
 

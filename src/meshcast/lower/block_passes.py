@@ -24,6 +24,7 @@ from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.list_order import with_less_memory
 from meshcast.lower.liveness import stepped_slices
+from meshcast.lower.loop_counters import with_single_counters
 from meshcast.lower.multi_output import merge_outputs
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
@@ -62,6 +63,12 @@ def has_single_turns(draft: BlockDraft) -> bool:
 def inline_single_turns(draft: BlockDraft) -> None:
     """`without_single_turns`."""
     draft.block = without_single_turns(draft.block, draft.program.on_data)
+
+
+def merge_counters(draft: BlockDraft) -> None:
+    """`with_single_counters`."""
+    ops = tuple(with_single_counters(draft.block.ops, draft.values.tensors))
+    draft.block = replace(draft.block, ops=ops)
 
 
 def sink_constants(draft: BlockDraft) -> None:

@@ -40,6 +40,12 @@ _INNER = (
         block.has_single_turns,
     ),
     _Block(
+        "loop counters",
+        "counters of a loop that begin and grow alike are one; before constants are copied into the loop, each for itself",
+        block.merge_counters,
+        block.has_blocks,
+    ),
+    _Block(
         "inner constants",
         "what loops and branches read that is computed of constants is made inside; before dead code, as nobody outside reads it",
         block.sink_constants,

@@ -57,8 +57,8 @@ CASES: dict[str, Any] = {
     ),
     "hf_roberta_infer_f16": words("RobertaForMaskedLM", labels=False, dtype=first.torch.float16),
     "hf_modernbert_train_amp": words(
-        "ModernBertForMaskedLM", config={"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2},
-        **AMP,
+        "ModernBertForMaskedLM",
+        config=dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 1), **AMP
     ),
     "hf_llama_infer_bf16": words("LlamaForCausalLM", labels=False, config=GROUPED, dtype=BF16),
 }  # fmt: skip

@@ -168,11 +168,11 @@ def choose_attention(
     The order and the conditions of `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp` in torch 2.11: neighbours along the
     last dimension lie side by side in every operand, the mask among them (`check_last_dim_stride_equals_1_dense`), and there are
     as many heads of keys as of queries unless they are said to be `grouped` (`check_batch_size_and_num_heads_dense`; Falcon has
-    one head of keys, which it spreads), else plain products are left, in fp32 (`_math_attention` in `attention.cpp`). A mask that `transformers` makes while it is traced, and
-    that masks nothing, is one number spread over all keys, so that BERT and its kin go that way when they are compiled.
-    cuDNN's wants half precision and heads of a multiple of 8 up to 128; FlashAttention no mask, and under a causal one as
-    many keys as queries; the memory-efficient one heads of whole 16 bytes. Releases after 2.11 refuse cuDNN's dropout where
-    its probability is no multiple of 1/16.
+    one head of keys, which it spreads), else plain products are left, in fp32 (`_math_attention` in `attention.cpp`). A mask
+    that `transformers` makes while it is traced, and that masks nothing, is one number spread over all keys, so that BERT and
+    its kin go that way when they are compiled. cuDNN's wants half precision and heads of a multiple of 8 up to 128;
+    FlashAttention no mask, and under a causal one as many keys as queries; the memory-efficient one heads of whole 16 bytes.
+    Releases after 2.11 refuse cuDNN's dropout where its probability is no multiple of 1/16.
     """
     half = query.dtype in (torch.float16, torch.bfloat16)
     head, values, keys = query.shape[-1], value.shape[-1], key.shape[-2]
@@ -180,7 +180,9 @@ def choose_attention(
     apart = any(each.dim() and each.stride(-1) != 1 for each in operands)
     if query.dim() != 4 or min(query.shape[-2], keys) == 0 or (apart and head > 1):
         return "math"
-    if any(each.shape[0] != query.shape[0] or (each.shape[1] != query.shape[1] and not grouped) for each in (key, value)):
+    if any(
+        each.shape[0] != query.shape[0] or (each.shape[1] != query.shape[1] and not grouped) for each in (key, value)
+    ):
         return "math"
     fits_dropout = not dropout or query.shape[-2] > 1
     learned = mask is not None and torch.is_grad_enabled() and mask.requires_grad

@@ -68,7 +68,8 @@ def with_row_layouts(
         buffer: What a view's value shows.
     """
     wishes = {op.results[0]: order for op in ops if (order := _wish(op, values.tensors)) is not None}
-    if not any(list(order) != sorted(order) for order in wishes.values()):
+    turning = {value for value, order in wishes.items() if list(order) != sorted(order)}
+    if not turning or not _any_granted(ops, kept, values.tensors, buffer, turning):
         return list(ops)
     anchored = _anchored(ops, kept, values.tensors, buffer, wishes)
     wishes = {value: order for value, order in wishes.items() if value in anchored or list(order) == sorted(order)}
@@ -104,6 +105,63 @@ def _wish(op: Op, tensors: Sequence[Tensor]) -> Order | None:
     places = _long_dims(geometry.shape)
     gone = [places[dim] for dim in sorted(geometry.dims) if dim in places]
     return (*[place for place in places.values() if place not in gone], *gone)
+
+
+def _any_granted(
+    ops: Sequence[Op], kept: Set[int], tensors: Sequence[Tensor], buffer: Mapping[int, int], results: Collection[int]
+) -> bool:
+    """Whether one of some reductions may have its wish: False where all of their operands have an order, as mostly.
+
+    Looks at what arithmetic makes each operand of, until something has an order. What has none here may be given one yet by what
+    reads it (`_regions`).
+    """
+    made = {value: op for op in ops for value in op.results}
+    needed = {buffer.get(value, value) for value in kept} | set(kept)
+    ordered: set[int] = set()  # connected with something that has an order
+
+    def has_order(value: int) -> bool:
+        found, waiting = {value}, [value]
+        while waiting:
+            result = waiting.pop()
+            op = made.get(result)
+            if op is None or result in needed or result in ordered:
+                break
+            if op.cost.kind is not OpKind.ELEMENTWISE:
+                if op.cost.kind not in _FREE:
+                    break
+                continue
+            if len(op.results) != 1:
+                continue
+            joined = _joined(op, tensors, buffer)
+            if joined is None:
+                break
+            waiting += [source for source in joined if source not in found]
+            found.update(joined)
+        else:
+            return False
+        ordered.update(found)
+        return True
+
+    for result in results:
+        read = made[result].operands[0]
+        value = buffer.get(read, read)
+        sizes = _sizes(tensors[value])
+        if len(sizes) > 1 and sizes == _sizes(tensors[read]) and not has_order(value):
+            return True
+    return False
+
+
+def _joined(op: Op, tensors: Sequence[Tensor], buffer: Mapping[int, int]) -> list[int] | None:
+    """What lies as arithmetic makes of it; None where an operand of another shape fixes the order, see `_regions`."""
+    sizes = _sizes(tensors[op.results[0]])
+    found: list[int] = []
+    for value in op.operands:
+        source = buffer.get(value, value)
+        if _sizes(tensors[source]) == sizes == _sizes(tensors[value]):
+            found.append(source)
+        elif tensors[value].elements > 1:
+            return None
+    return found
 
 
 def _anchored(

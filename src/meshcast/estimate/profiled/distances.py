@@ -65,8 +65,8 @@ def rows_near(squared: Array, count: int) -> tuple[npt.NDArray[np.intp], Array]:
     """Places among which the `count` nearest of each query are: their numbers, in rising order, and their distances.
 
     The `count`-th nearest of some places is no nearer than that of all, so that what is farther needs no root and no sorting.
-    With every `n`-th of `r` places `r / n` are looked at to find that bound, and about `count * n` lie within it. Queries with fewer
-    of these have infinite distances at their ends.
+    With every `n`-th of `r` places `r / n` are looked at to find that bound, and about `count * n` lie within it. Queries that
+    have fewer of these than others have infinite distances at their ends.
 
     Args:
         squared: `|a - b|^2` of every query and place.
@@ -77,7 +77,10 @@ def rows_near(squared: Array, count: int) -> tuple[npt.NDArray[np.intp], Array]:
     if every < LEAST_SAVED:
         return np.broadcast_to(np.arange(width), squared.shape), np.sqrt(squared)
     bound = np.partition(squared[:, ::every], count - 1, axis=1)[:, count - 1 : count]
-    within = squared <= ((np.sqrt(bound) + 2 * LEAST_APART) * (1 + ROUNDING)) ** 2  # what `nearest_rows` takes for as far, too
+    farthest = (np.sqrt(bound) + 2 * LEAST_APART) * (
+        1 + ROUNDING
+    )  # what `nearest_rows` takes for as far is within it, too
+    within = squared <= farthest**2
     found = np.flatnonzero(within)
     lengths = np.diff(np.searchsorted(found, np.arange(rows + 1) * width))
     filled = np.arange(lengths.max()) < lengths[:, None]

@@ -67,10 +67,7 @@ def with_row_layouts(
         values: Types, to which new values are added.
         buffer: What a view's value shows.
     """
-    wishes = {op.results[0]: order for op in ops if (order := _wish(op, values.tensors)) is not None}
-    turning = {value for value, order in wishes.items() if list(order) != sorted(order)}
-    if not turning or not _any_granted(ops, kept, values.tensors, buffer, turning):
-        return list(ops)
+    wishes = _wishes(ops, values.tensors)
     anchored = _anchored(ops, kept, values.tensors, buffer, wishes)
     wishes = {value: order for value, order in wishes.items() if value in anchored or list(order) == sorted(order)}
     regions = _regions(ops, kept, values.tensors, buffer, wishes)
@@ -81,6 +78,20 @@ def with_row_layouts(
         for value in region.values
     }
     return _rewritten(ops, turned, values, buffer) if turned else list(ops)
+
+
+def may_lay_out_rows(
+    ops: Sequence[Op], kept: Set[int], tensors: Sequence[Tensor], buffer: Mapping[int, int]
+) -> bool:  # fmt: skip
+    """Whether `with_row_layouts` may change something: a reduction wishes another order, and its operand may have none yet."""
+    turning = [value for value, order in _wishes(ops, tensors).items() if list(order) != sorted(order)]
+    return bool(turning) and _any_granted(ops, kept, tensors, buffer, turning)
+
+
+def _wishes(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Order]:
+    """The orders that reductions wish, by their results."""
+    reductions = [op for op in ops if op.cost.kind is OpKind.REDUCE]
+    return {op.results[0]: order for op in reductions if (order := _wish(op, tensors)) is not None}
 
 
 def _sizes(tensor: Tensor) -> tuple[int, ...]:
@@ -95,7 +106,7 @@ def _long_dims(shape: Sequence[int]) -> dict[int, int]:
 def _wish(op: Op, tensors: Sequence[Tensor]) -> Order | None:
     """The order in which a reduction wishes its operand; None of one that takes it as it lies."""
     geometry = op.cost.geometry
-    if op.cost.kind is not OpKind.REDUCE or not isinstance(geometry, Reduction) or len(op.results) != 1:
+    if not isinstance(geometry, Reduction) or len(op.results) != 1:
         return None
     if len(tensors[op.results[0]].shape) < 2 or tensors[op.operands[0]].shape != geometry.shape:
         return None  # no order to follow (IsAtMostRank1), or what it reads lies otherwise already

@@ -104,4 +104,5 @@ def nearest_rows(distances: Array, count: int) -> npt.NDArray[np.intp]:
         as_far = np.flatnonzero(steps[row] == last[row])
         nearer = int((steps[row] < last[row]).sum())
         chosen[row, as_far[count - nearer :]] = False
-    return np.flatnonzero(chosen).reshape(len(distances), count) % distances.shape[1]
+    found: npt.NDArray[np.intp] = np.flatnonzero(chosen).reshape(len(distances), count) % distances.shape[1]
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meshcast.estimate.profiled import interpolation
-from meshcast.estimate.profiled.distances import UNTHREADED, doubled_products, nearest_rows, pieces
+from meshcast.estimate.profiled.distances import UNTHREADED, doubled_products, nearest_rows, pieces, rows_near
 from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, _nearest_as_good, fit, predict
 
 
@@ -119,6 +119,24 @@ def test_of_rows_equally_far_the_first_are_chosen() -> None:
     distances = np.array([[3.0, 1.0, 2.0, 1.0 + 1e-13, 1.0, 0.5], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]])
     assert nearest_rows(distances, 3).tolist() == [[1, 3, 5], [0, 1, 5]]
     assert nearest_rows(distances, 6).tolist() == [[0, 1, 2, 3, 4, 5]] * 2
+
+
+@pytest.mark.parametrize("places", [5, 40, 2000])
+def test_the_nearest_are_among_the_rows_that_are_near(places: int) -> None:
+    """Of distances in few steps, so that many are equally far but for their last bits; few rows are near of 2,000."""
+    rng = np.random.default_rng(3)
+    squared = (rng.integers(1, 40, (7, places)) / 7) ** 2 * (1 + rng.normal(0, 1e-15, (7, places)))
+    squared[3] = 4.0  # all are as far
+    numbers, distances = rows_near(squared, 5)
+    nearest = nearest_rows(distances, 5)
+    assert np.take_along_axis(numbers, nearest, axis=1).tolist() == nearest_rows(np.sqrt(squared), 5).tolist()
+    assert np.array_equal(
+        np.take_along_axis(distances, nearest, axis=1),
+        np.take_along_axis(np.sqrt(squared), nearest_rows(np.sqrt(squared), 5), axis=1),
+    )
+    if places == 2000:
+        others = np.delete(distances, 3, axis=0)
+        assert np.isfinite(others).sum(axis=1).max() < places / 4
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
-from meshcast.lower.row_layouts import with_row_layouts
+from meshcast.lower.row_layouts import may_lay_out_rows, with_row_layouts
 from meshcast.lower.scatters import has_one_index, scatter_into_addends, with_simple_indices
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.single_turns import turns_once, without_single_turns
@@ -161,6 +161,12 @@ def keep_strides(draft: BlockDraft) -> None:
     if len(made) > len(draft.ops):
         draft.ops = made
         drop_unread(draft)
+
+
+def has_row_wishes(draft: BlockDraft) -> bool:
+    """Whether a reduction of a block may have its operand in the order that it wishes (`may_lay_out_rows`)."""
+    summed = OpKind.REDUCE in draft.kinds
+    return summed and may_lay_out_rows(draft.ops, draft.kept, draft.values.tensors, draft.buffer)
 
 
 def lay_out_rows(draft: BlockDraft) -> None:

@@ -201,7 +201,7 @@ XLA_GPU = PassTable(
             "row layouts",
             "what has no order of its own lies as a reduction of it goes along rows; behind those that have one",
             block.lay_out_rows,
-            block.has_any(OpKind.REDUCE),
+            block.has_row_wishes,
         ),
         _STORED,
         _SCATTERS,

@@ -24,7 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.estimate.estimator import Array
-from meshcast.estimate.profiled.distances import apart, doubled_products, nearest_rows, pieces, squares
+from meshcast.estimate.profiled.distances import (
+    apart,
+    doubled_products,
+    nearest_rows,
+    pieces,
+    rows_near,
+    squares,
+    squares_apart,
+)
 
 NEIGHBOURS = 48
 # Queries whose distances to a family are worked on together: some hundred KB, which stay in a core's cache, and in pages that
@@ -102,7 +110,7 @@ def predict(family: KernelFamily, queries: Array) -> Answers:
         new = asked.new(product)
         if new:
             product = product if len(new) == len(product) else product[new]
-            answered.append(_conditional(family, apart(own[some][new, None] + family.sizes, product)))
+            answered.append(_conditional(family, squares_apart(own[some][new, None] + family.sizes, product)))
     y, deviation, nearest = (np.concatenate(column)[asked.which] for column in zip(*answered, strict=True))
     return Answers(y=y, deviation=deviation, nearest=nearest)
 
@@ -137,11 +145,12 @@ class _Asked:
         return found
 
 
-def _conditional(family: KernelFamily, distances: Array) -> tuple[Array, Array, Array]:
-    """The columns of `Answers` at places that are so far from the family's."""
-    chosen = nearest_rows(distances, min(NEIGHBOURS, len(family)))
-    count = chosen.shape[1]
-    near = np.take_along_axis(distances, chosen, axis=1)
+def _conditional(family: KernelFamily, squared: Array) -> tuple[Array, Array, Array]:
+    """The columns of `Answers` at places that are so far from the family's, by squares of distances."""
+    count = min(NEIGHBOURS, len(family))
+    numbers, distances = rows_near(squared, count)
+    nearest = nearest_rows(distances, count)
+    chosen, near = np.take_along_axis(numbers, nearest, axis=1), np.take_along_axis(distances, nearest, axis=1)
     places = family.places[chosen]  # [queries, count, features]
     sizes = squares(places)
     covariance = apart(sizes[:, :, None] + sizes[:, None, :], 2 * places @ np.swapaxes(places, -1, -2))

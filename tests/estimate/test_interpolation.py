@@ -40,7 +40,12 @@ def test_a_row_that_the_others_do_not_foresee_does_not_move_its_neighbours() -> 
     assert family.doubt[20] > 20 * np.median(family.doubt)
     asked = np.array([places[19], places[21]])
     alike = KernelFamily(
-        places=family.places, y=family.y, doubt=np.ones(40), length=family.length, noise=family.noise, signal=family.signal
+        places=family.places,
+        y=family.y,
+        doubt=np.ones(40),
+        length=family.length,
+        noise=family.noise,
+        signal=family.signal,
     )
     truth = np.array([y[19], y[21]])
     assert np.abs(predict(family, asked).y - truth).max() < 0.1

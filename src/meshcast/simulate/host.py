@@ -37,8 +37,9 @@ where the device is busy for 27.5 ms and the same launches take 25 ms at batch 1
 
 XLA makes a CUDA graph of every run of at least `MIN_GRAPH` neighbouring commands; cuDNN convolutions, Fourier transforms, dense
 solvers and loops end such a run (`--xla_gpu_graph_min_graph_size`, `--xla_gpu_enable_command_buffer`): on an H200 the profiler
-names their launches, and those of the few kernels between two of them, in programs whose other launches are a graph's. The costs were measured on a server with an
-H200, jax 0.11.2, by `benchmarks/host_overhead.py` and host profiles of small models; what a loop's turn takes, on two others
+names their launches, and those of the few kernels between two of them, in programs whose other launches are a graph's.
+The costs were measured on a server with an H200, jax 0.11.2, by `benchmarks/host_overhead.py` and host profiles of small
+models; what a loop's turn takes, on two others
 (`data/measured/h200-host` says which). Turns of 2, 3 and 4 launches take 8.9, 9.8 and 13.6 us on a host that does nothing else,
 and 9.2 us (2 launches; Newton's method) on one of another day: `iteration`, and 2.4 us a launch, half of what one takes outside
 of loops. A convolution in a turn takes 16 us there, and 15 in a recurrent network of convolutions: `again` is both. A turn of 5

@@ -42,7 +42,9 @@ class GpuParameters:
     row_start: float = _about("rows' fixed cost in a fused normalisation, as elements", 100.0)
     row_issue: float = _about("instructions per op of a row in Triton's tiles", 2.2)
     row_function: float = _about("instructions of a function there", 9.0)
-    row_overlap: float = _about("p of the p-norm that joins arithmetic and memory of programs that hold whole rows", 2.0)
+    row_overlap: float = _about(
+        "p of the p-norm that joins arithmetic and memory of programs that hold whole rows", 2.0
+    )
     row_exchange_cycles: float = _about("an exchange between the warps of such a program, in cycles", 480.0)
     row_extra: float = _about("registers of an element beside its operands", 0.55)
     row_mask: float = _about("registers of an element's mask that is held through several reductions", 2.2)

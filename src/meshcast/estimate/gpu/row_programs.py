@@ -1,7 +1,7 @@
 """Row reductions and normalisations in Triton's tiles: programs that hold whole rows in registers.
 
-XLA's compiler says in its HLO how many rows a program takes and how many warps share them. A thread of a program with `E` elements
-(rows are filled up to a power of two) on `T` threads holds `e = E / T` of them, each in
+XLA's compiler says in its HLO how many rows a program takes and how many warps share them. A thread of a program with `E`
+elements (rows are filled up to a power of two) on `T` threads holds `e = E / T` of them, each in
 
     v = (words of its operands) + extra,  + mask where rows and columns are masked before two reductions or more
 

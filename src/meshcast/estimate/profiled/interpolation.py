@@ -209,9 +209,9 @@ def _outliers_doubted(
 ) -> KernelFamily:
     """The family, whose rows that the others' programs do not foresee say the less, the farther off they are.
 
-    A row's variance is multiplied by `max(1, z^2)`, z being how many deviations it lies from what programs of other folds say of it
-    (Huber's weights; Rousseeuw and Leroy, Robust Regression and Outlier Detection, 1987). Deviations are scaled so that as many of
-    the judged rows lie within 1.44 of them as of a normal distribution. A kernel that another process interrupted, or that its
+    A row's variance is multiplied by `max(1, z^2)`, z being how many deviations it lies from what programs of other folds say
+    of it (after Huber, "Robust Estimation of a Location Parameter", 1964). Deviations are scaled so that as many of the judged
+    rows lie within 1.44 of them as of a normal distribution. A kernel that another process interrupted, or that its
     library chose otherwise for once, would else carry its time to all its neighbours.
     """
     off, deviations = _left_out(family, folds, judged)

@@ -8,7 +8,7 @@ Vecchia's approximation). Far from everything measured it falls back to the refe
 Rows come from two kinds of programs: those that users run (`common`) and probes, which also try what nobody runs. `l`, `n`, the
 mean, and how much less a probe's row says (`n` times a factor) are those with the least absolute error on common rows
 over folds of whole programs, on all rows where there are few common ones. Rows that other programs do not foresee count less
-(`_outliers_doubted`). The interval is the conditional deviation times
+(`outliers_doubted`). The interval is the conditional deviation times
 the quantile of |error| / deviation over the same folds (after Vovk, "Cross-conformal predictors", 2015; the settings
 are chosen on those folds too), and never less than a normal distribution's where few rows judge it.
 """
@@ -197,14 +197,14 @@ def fit(
     chosen = _nearest_as_good(
         trials, errors, len({name for name, judges in zip(programs, judged, strict=True) if judges})
     )
-    best = _outliers_doubted(trials[chosen], folds, judged)
+    best = outliers_doubted(trials[chosen], folds, judged)
     off, deviations = _left_out(best, folds, judged)
     quantile = float(np.quantile(np.abs(off) / deviations, COVERED))
     believed = quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile)
     return replace(best, quantile=believed, error=float(np.expm1(np.mean(np.abs(off)))))
 
 
-def _outliers_doubted(
+def outliers_doubted(
     family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]
 ) -> KernelFamily:
     """The family, whose rows that the others' programs do not foresee say the less, the farther off they are.

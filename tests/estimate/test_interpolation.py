@@ -32,6 +32,27 @@ def test_between_them_it_follows_the_neighbours() -> None:
     assert predict(family, queries).y == pytest.approx(0.3 * np.sin(queries[:, 0]), abs=0.05)
 
 
+def test_a_row_that_the_others_do_not_foresee_does_not_move_its_neighbours() -> None:
+    """One of 40 rows lies off by a factor of seven: its neighbours keep their times, where it has a variance as all others."""
+    places, y, programs = line()
+    y[20] += 2.0
+    family = fit(places, y, programs, common=[True] * 40)
+    assert family.doubt[20] > 20 * np.median(family.doubt)
+    asked = np.array([places[19], places[21]])
+    alike = KernelFamily(
+        places=family.places,
+        y=family.y,
+        doubt=np.ones(40),
+        length=family.length,
+        noise=family.noise,
+        signal=family.signal,
+    )
+    truth = np.array([y[19], y[21]])
+    assert np.abs(predict(family, asked).y - truth).max() < 0.1
+    between = np.array([[(places[20][0] + places[21][0]) / 2]])
+    assert abs(predict(family, between).y[0]) < abs(predict(alike, between).y[0]) / 2
+
+
 def test_many_queries_are_answered_as_few_are() -> None:
     """They are worked on some at a time, and the last ones are fewer."""
     family = fit(*line(), common=[True] * 40)
@@ -95,7 +116,7 @@ def test_probes_that_mislead_about_common_programs_are_doubted() -> None:
     places = [(float(i % 20),) for i in range(40)]
     y = [0.0] * 20 + [1.0 if i % 2 else -1.0 for i in range(20)]
     family = fit(places, y, [f"p{i}" for i in range(40)], [True] * 20 + [False] * 20)
-    assert family.doubt[-1] == FACTORS[-1]
+    assert family.doubt[-1] >= FACTORS[-1]
     assert np.abs(predict(family, np.array([[4.5]])).y[0]) < 0.1
 
 

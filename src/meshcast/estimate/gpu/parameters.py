@@ -40,6 +40,15 @@ class GpuParameters:
         "instructions per op of a fused row normalisation; 7 to 14 by the tile XLA picks", 10.0
     )
     row_start: float = _about("rows' fixed cost in a fused normalisation, as elements", 100.0)
+    row_issue: float = _about("instructions per op of a row in Triton's tiles", 2.2)
+    row_function: float = _about("instructions of a function there", 9.0)
+    row_overlap: float = _about(
+        "p of the p-norm that joins arithmetic and memory of programs that hold whole rows", 2.0
+    )
+    row_exchange_cycles: float = _about("an exchange between the warps of such a program, in cycles", 480.0)
+    row_extra: float = _about("registers of an element beside its operands", 0.55)
+    row_mask: float = _about("registers of an element's mask that is held through several reductions", 2.2)
+    row_spilled: float = _about("times that a value which registers do not hold is moved through L2", 0.6)
     reduction_instructions: float = _about(
         "instructions per op of a reduction: loads, exchanges and bounds along with it", 3.3
     )

@@ -225,7 +225,7 @@ class _Sweep:
             return index in self._reads and self._is_faster(index, users, owners, asked)  # not one of several results
         if op.cost.transcendentals and not self._may_repeat(op, owners):
             return False
-        if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
+        if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index, owners):
             return False
         times = 0
         for root in owners:
@@ -308,11 +308,20 @@ class _Sweep:
                 return False
         return True
 
-    def _may_repeat_function(self, index: int) -> bool:
-        """XLA:TPU computes a slow function once, unless its operand takes clearly fewer bytes than its result."""
+    def _may_repeat_function(self, index: int, owners: frozenset[int]) -> bool:
+        """XLA:TPU computes a slow function once, unless its operand takes clearly fewer bytes than its result.
+
+        A softmax's exponential is computed again where a product reads it, however wide: libtpu 0.0.42.1 sums it in one
+        kernel and divides it on the way into the product, and writes it nowhere (bf16 on v3; f32 on v4, v5e and v5p).
+        """
+        if self._rules.repeats_functions:
+            return True
         op = self._ops[index]
         read = self._input_bytes(self._operands[index], op)
-        return self._rules.repeats_functions or 3 * read <= 2 * sum(self._tensors[value].bytes for value in op.results)
+        written = sum(self._tensors[value].bytes for value in op.results)
+        kinds = {self._kinds[owner] for owner in owners}
+        into_product = OpKind.REDUCE in kinds and not kinds.isdisjoint(PRODUCTS) and kinds <= {OpKind.REDUCE, *PRODUCTS}
+        return read <= written if into_product else 3 * read <= 2 * written
 
     def _space(self, root: int) -> int:
         """Elements a fusion runs over."""

@@ -309,19 +309,10 @@ class _Sweep:
         return True
 
     def _may_repeat_function(self, index: int, owners: frozenset[int]) -> bool:
-        """XLA:TPU computes a slow function once, unless its operand takes clearly fewer bytes than its result.
-
-        A softmax's exponential is computed again where a product reads it, however wide: libtpu 0.0.42.1 sums it in one
-        kernel and divides it on the way into the product, and writes it nowhere (bf16 on v3; f32 on v4, v5e and v5p).
-        """
-        if self._rules.repeats_functions:
-            return True
+        """Whether a slow function may be computed inside several readers."""
         op = self._ops[index]
-        read = self._input_bytes(self._operands[index], op)
-        written = sum(self._tensors[value].bytes for value in op.results)
-        kinds = {self._kinds[owner] for owner in owners}
-        into_product = OpKind.REDUCE in kinds and not kinds.isdisjoint(PRODUCTS) and kinds <= {OpKind.REDUCE, *PRODUCTS}
-        return read <= written if into_product else 3 * read <= 2 * written
+        read, written = self._input_bytes(self._operands[index], op), sum(self._tensors[v].bytes for v in op.results)
+        return self._rules.repeats(read, written, {self._kinds[owner] for owner in owners})
 
     def _space(self, root: int) -> int:
         """Elements a fusion runs over."""

@@ -140,7 +140,7 @@ class Recency:
     written: int = 0  # age of the result's buffer
     kept: tuple[
         tuple[int, int], ...
-    ] = ()  # (bytes moved until it is read next, bytes) of what is written (`lower.reuse`)
+    ] = ()  # (bytes moved until its next read, bytes) of what is written (`lower.reuse`)
     again: tuple[tuple[int, int], ...] = ()  # the same of arguments that it is the first to read
 
 
@@ -173,8 +173,9 @@ class Kernel:
     pieces: tuple[int, ...] = ()  # what its result is joined of, by their sizes along that dimension
     fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`lower.access`)
     touched_bytes: int = 0  # of them, those of different sectors
-    # Bytes of f16 among what it reads and writes, whatever it computes in; None where nothing was asked (`lower.halves`).
-    halves: tuple[int, int] | None = None
+    halves: tuple[int, int] | None = (
+        None  # bytes of f16 that it reads and writes, where that was asked (`lower.halves`)
+    )
     stored_bits: tuple[int, ...] = ()  # of a product of integers: of its operands, before they are widened to its type
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
     warps: int = 0  # that share them

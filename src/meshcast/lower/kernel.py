@@ -138,9 +138,7 @@ class Recency:
 
     reads: tuple[tuple[int, int], ...] = ()  # (age, bytes of that age)
     written: int = 0  # age of the result's buffer
-    kept: tuple[
-        tuple[int, int], ...
-    ] = ()  # (bytes moved until its next read, bytes) of what is written (`lower.reuse`)
+    kept: tuple[tuple[int, int], ...] = ()  # (bytes moved until its next read, bytes) of what is written
     again: tuple[tuple[int, int], ...] = ()  # the same of arguments that it is the first to read
 
 
@@ -173,9 +171,7 @@ class Kernel:
     pieces: tuple[int, ...] = ()  # what its result is joined of, by their sizes along that dimension
     fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`lower.access`)
     touched_bytes: int = 0  # of them, those of different sectors
-    halves: tuple[int, int] | None = (
-        None  # bytes of f16 that it reads and writes, where that was asked (`lower.halves`)
-    )
+    halves: tuple[int, int] | None = None  # bytes of f16 that it reads and writes (`lower.halves`)
     stored_bits: tuple[int, ...] = ()  # of a product of integers: of its operands, before they are widened to its type
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
     warps: int = 0  # that share them

@@ -312,7 +312,7 @@ class _Sweep:
         """Whether a slow function may be computed inside several readers."""
         op = self._ops[index]
         read, written = self._input_bytes(self._operands[index], op), sum(self._tensors[v].bytes for v in op.results)
-        return self._rules.repeats(read, written, {self._kinds[owner] for owner in owners})
+        return self._rules.repeats(read, written, frozenset(self._kinds[owner] for owner in owners))
 
     def _space(self, root: int) -> int:
         """Elements a fusion runs over."""

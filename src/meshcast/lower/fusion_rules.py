@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,7 +38,7 @@ class Rules:
     tensors: int = 0  # of full size that a kernel may read; 0: any number
     timed: bool = False  # whether XLA:GPU's cost model says what is computed again
 
-    def repeats(self, read: int, written: int, readers: Set[OpKind]) -> bool:
+    def repeats(self, read: int, written: int, readers: frozenset[OpKind]) -> bool:
         """Whether several readers of such kinds each compute a slow function from so many bytes to so many.
 
         XLA:TPU computes it once, unless its operand takes clearly fewer bytes than its result. A softmax's exponential is

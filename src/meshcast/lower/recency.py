@@ -9,7 +9,7 @@ Which age fits in a cache is the estimator's business: nothing here knows a size
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -35,7 +35,7 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
     return _RecencyWalk(schedule, tensors, placed=placed).aged(schedule)
 
 
-def room(kernel: Kernel, given_back: Set[int] = frozenset()) -> int:
+def room(kernel: Kernel, given_back: frozenset[int] = frozenset()) -> int:
     """Bytes that must fit in together where a kernel is to find everything on chip: only loops write over what they read.
 
     Results that a program gives back go to memory, and take none.

@@ -372,6 +372,9 @@ XLA_TPU = PassTable(
             whole.note_placed_recency,
         ),
         _Program("reuse", "what stays on chip from turn to turn; by recency", whole.note_reuse),
+        _Program(
+            "halves", "which bytes are f16; on kernels as they are at last", whole.note_halves, whole.some_are_halves
+        ),
     ),
 )
 

@@ -41,6 +41,7 @@ from meshcast.lower.strides import is_counter, with_kept_strides
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
+from meshcast.lower.whole_functions import is_written_out, with_whole_functions
 from meshcast.workload import Attention, Op, OpKind
 
 # Only these leave ops without readers: reversed filters, zeros and their scatters; beside them transposes that are undone,
@@ -152,6 +153,19 @@ def keep_strides(draft: BlockDraft) -> None:
     """`with_kept_strides`, without the counters that nobody reads then."""
     made = with_kept_strides(draft.ops, draft.values, draft.buffer)
     if len(made) > len(draft.ops):
+        draft.ops = made
+        drop_unread(draft)
+
+
+def has_written_out(draft: BlockDraft) -> bool:
+    """Whether a block has a part of a function that was written out."""
+    return OpKind.ELEMENTWISE in draft.kinds and any(map(is_written_out, draft.ops))
+
+
+def join_functions(draft: BlockDraft) -> None:
+    """`with_whole_functions`, without the constants that nobody reads then."""
+    made = with_whole_functions(draft.ops, draft.kept, draft.values, draft.buffer)
+    if len(made) < len(draft.ops):
         draft.ops = made
         drop_unread(draft)
 

@@ -192,6 +192,11 @@ def test_devices_that_have_pcie_alone() -> None:
     assert inside.bandwidth == pytest.approx(31.5e9, rel=0.01)
 
 
+@pytest.mark.parametrize(("precision", "attention"), [("tf32", "plain"), ("fp32", "plain"), ("bf16", "flash")])
+def test_fused_attention_is_half_precision_s(precision: str, attention: str) -> None:
+    assert target(precision=precision, attention="cudnn").plan["attention"] == attention
+
+
 def test_widths_that_shards_and_context_ranks_share_evenly() -> None:
     """3,840 numbers over 16 x 4 ranks are 60 each; over 512 they are none, and 64 x 4 are the most that share them."""
     counts = {**LLAMA, "hidden": 3840, "heads": 30, "kv_heads": 30, "gbs": 128}

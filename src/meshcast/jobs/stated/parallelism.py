@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 from meshcast.hardware import Device
@@ -22,6 +23,7 @@ from meshcast.zoo import PLAN_WORDS
 
 PlanWords = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
+_WHOLE = ("fp32", "tf32")  # precisions of activations of 4 bytes
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
 _ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
@@ -76,6 +78,9 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan |= activations_of(run, stack, found)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
     windowed = bool(getattr(model.config, "window", 0))
+    if precision in _WHOLE and stack.attention != "plain":
+        found.assumes(f"plain attention: no fused one is known in {precision}")
+        stack = replace(stack, attention="plain")
     plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow, windowed=windowed)
     gradients = run.extra.values.get("grad_reduce", stack.gradients)
     if gradients != "fp32":

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.elementwise import WARP, LoopDemand, demanded, looped, transpose
+from meshcast.estimate.gpu.elementwise import LoopDemand, demanded, looped, transpose
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.reduction import reduction
@@ -19,7 +19,6 @@ REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library
 TINY = 64  # sides of products that a block takes whole
 TINY_STEP = 32  # elements of a step along K
 TINY_BLOCKS = 16  # blocks of an SM
-_SCHEDULERS = 4  # of an SM, since Maxwell
 _UNIT_BYTES = {"i8": 1.0, "i4": 0.5, "f8": 1.0, "f4": 0.5}  # of an operand, by the type that a unit takes
 
 
@@ -80,7 +79,7 @@ def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
     """
     p = machine.parameters
     if not rate.on_tensor_cores:
-        return min(1.0, _slots(machine) * p.plain_share / p.tensor_share)
+        return min(1.0, machine.plain_slots * p.plain_share / p.tensor_share)
     if min(shape.m, shape.n) == 1:
         return 1.0
     if not shape.padded:  # cuBLAS picks kernels by the alignment of its least aligned rows
@@ -92,18 +91,6 @@ def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
     if not shape.reads_aligned:
         return p.misaligned
     return 1.0 if shape.writes_aligned else p.misaligned_output
-
-
-def _slots(machine: GpuMachine) -> float:
-    """Instructions that a scheduler can issue while its plain cores are busy with one of a warp.
-
-    Four schedulers of an SM issue one a cycle each. With 32 cores each (Hopper and later) a load of operands takes the place of
-    a multiplication, which is what `plain_share` was measured with; with 16 (Volta, A100: white papers of both, the SM's four
-    partitions) a warp's instruction keeps them busy for two cycles, and every second place is free.
-    """
-    device = machine.device
-    cores = device.vector_flops["f32"] / (2 * machine.sms * device.peak_clock_hz * _SCHEDULERS)
-    return max(1.0, float(round(WARP / cores)))
 
 
 def _carried(shape: Gemm, rate: Rate, machine: GpuMachine) -> tuple[float, float]:

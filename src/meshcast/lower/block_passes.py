@@ -42,6 +42,7 @@ from meshcast.lower.strides import is_counter, with_kept_strides
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
+from meshcast.lower.whole_functions import is_written_out, with_whole_functions
 from meshcast.workload import Attention, Op, OpKind
 
 # Only these leave ops without readers: reversed filters, zeros and their scatters; beside them transposes that are undone,
@@ -167,6 +168,19 @@ def has_row_wishes(draft: BlockDraft) -> bool:
     """Whether a reduction of a block may have its operand in the order that it wishes (`may_lay_out_rows`)."""
     summed = OpKind.REDUCE in draft.kinds
     return summed and may_lay_out_rows(draft.ops, draft.kept, draft.values.tensors, draft.buffer)
+
+
+def has_written_out(draft: BlockDraft) -> bool:
+    """Whether a block has a part of a function that was written out."""
+    return OpKind.ELEMENTWISE in draft.kinds and any(map(is_written_out, draft.ops))
+
+
+def join_functions(draft: BlockDraft) -> None:
+    """`with_whole_functions`, without the constants that nobody reads then."""
+    made = with_whole_functions(draft.ops, draft.kept, draft.values, draft.buffer)
+    if len(made) < len(draft.ops):
+        draft.ops = made
+        drop_unread(draft)
 
 
 def lay_out_rows(draft: BlockDraft) -> None:

@@ -294,6 +294,12 @@ EAGER_GPU = PassTable(
     ops=(
         *_CLEANED,
         _GPU_ALIASES,
+        _Block(
+            "whole functions",
+            "functions that partitioning wrote out are one op again, as a framework has them; behind aliases, before fusion",
+            block.join_functions,
+            block.has_written_out,
+        ),
         _MASKED,
         *_LAYOUTS,
         _STORED,

@@ -107,8 +107,10 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
     # Narrow loads starve tensor cores; CUDA cores are fed by them.
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels and rate.on_tensor_cores
     share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
-    if not rate.on_tensor_cores and by_winograd(shape, gradient=gradient):
-        share *= WINOGRAD
+    if not rate.on_tensor_cores:
+        # Finding pixels takes places of a scheduler's, of which Volta's have some to spare.
+        share = min(1.0, share * machine.plain_slots)
+        share *= WINOGRAD if by_winograd(shape, gradient=gradient) else 1.0
     return implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
 
 

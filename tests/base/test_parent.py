@@ -122,7 +122,9 @@ def test_a_search_of_the_page_ends_with_the_server_and_keeps_what_it_has(tmp_pat
     )
     name = json.load(urllib.request.urlopen(request, timeout=120))["name"]
     written(tmp_path / name / "environment.json")
-    started = below(server.pid)
+    until = time.monotonic() + 60
+    while len(started := below(server.pid)) < 3 and time.monotonic() < until:
+        time.sleep(0.1)  # the search has written where it runs before it starts anything
     assert len(started) >= 3  # a worker of the page, the search, and a worker of that
     server.send_signal(signal.SIGKILL)
     server.wait()

@@ -80,10 +80,9 @@ class _Uses:
         assert isinstance(shape, Gemm)
         if not padded_bytes(shape, parts):
             return 0
-        sizes = {
-            shape.batch * shape.k * side for side in (shape.m, shape.n)
-        }  # an epilogue's operands are as large as the result
-        operands = [value for value in dict.fromkeys(kernel.reads) if self._tensors[value].elements in sizes]
+        sizes = {shape.batch * shape.k * side for side in (shape.m, shape.n)}
+        sized = [value for value in dict.fromkeys(kernel.reads) if self._tensors[value].elements in sizes]
+        operands = sized[:2]  # a product's come before its epilogue's, which are as large as the result
         makers = [self._makers.get(value) for value in operands]
         return sum([maker is None or maker.kind is not KernelKind.LOOP_FUSION for maker in makers])
 

@@ -148,7 +148,7 @@ def loose_launches(
         elif isinstance(first, BranchStep):
             bodies = (loose_launches(body, graphs=graphs, without=without, looped=looped) for body in first.bodies)
             count += max(bodies, default=0)
-        elif first.kind is KernelKind.CONVOLUTION or not _is_graph(neighbours, graphs):
+        elif not _is_graph(neighbours, graphs):
             count += sum(map(_loose, neighbours))
         elif looped:
             count += 1
@@ -167,8 +167,8 @@ def awaited_launches(
         elif isinstance(first, BranchStep):
             for body in first.bodies:
                 yield from awaited_launches(body, graphs=graphs, without=without, looped=looped)
-        elif first.kind is KernelKind.CONVOLUTION or not _is_graph(neighbours, graphs):
-            yield from ([step] for step in neighbours)
+        elif not _is_graph(neighbours, graphs):
+            yield from ([step] for step in neighbours for _ in range(_loose(step)))
         elif looped:
             yield neighbours
 
@@ -230,8 +230,10 @@ def _launches(steps: Sequence[Step], costs: HostCosts, experts: Experts) -> floa
     them as many as the framework makes of it.
     """
     counts = [_experts(step, experts) for step in steps] if experts else [0] * len(steps)
-    whole = (_is_call(step) for step, count in zip(steps, counts, strict=True) if not count)
-    return costs.expert_calls * sum(counts) + sum(1.0 if called else costs.unfused for called in whole)
+    whole = (step for step, count in zip(steps, counts, strict=True) if not count)
+    return costs.expert_calls * sum(counts) + sum(
+        _loose(s) if _is_call(s) else _loose(s) * costs.unfused for s in whole
+    )
 
 
 def _is_call(step: Step) -> bool:

@@ -60,6 +60,6 @@ def test_measured_calls(shape: Convolution, measured: float) -> None:
 
 
 def test_a_small_filter_is_a_product_of_tiles() -> None:
-    """Three taps a side take no longer than their products, whatever transforms would."""
+    """Three taps a side: 2.3 GFLOP of TF32, where transforms would move 80 MB of frequencies alone, 50 us of memory."""
     shape = image_filter(8, 64, 64, 64, 3)
-    assert seconds(shape) < 1e-3
+    assert seconds(shape) < 40e-6

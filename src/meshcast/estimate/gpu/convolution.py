@@ -214,8 +214,7 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
     moved = (kernel.read_bytes + kernel.written_bytes) / element_bytes(shape.lhs_dtype)
     rate = matrix_rate(kernel, machine.device)
     padded = _issued(kernel, moved * p.general_index, machine)
-    gradient = is_filter_gradient_call(shape)
-    product = implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share, gradient=gradient)
+    product = implicit_gemm(kernel, shape, peak=rate.flops * p.conv_share, gradient=not forward)
     if math.prod(shape.kernel) > IMAGE * math.prod(shape.out_spatial) if forward else shape.out_spatial in _OWN_KERNELS:
         return direct  # tiles would hold next to nothing; kernels for squares do without padding
     tiles = padded.then(product_time(product, machine))

@@ -36,9 +36,11 @@ THREADS = 2048  # of an SM
 MOST_PROGRAMS = 32  # thread blocks of an SM
 WARP = 32
 WORD = 4  # bytes of a register
-WHOLE = 0.9  # bytes for each element from which an operand is one of every element
+WHOLE = 0.9  # of the elements that a tile must cover, and bytes for each from which an operand is one of every element
 MOST_COVERED = 4.0  # times as many elements, where a row and the rows of a tile are filled up, each by less than two
-REPEATED = 16  # rows from which a smaller operand is one of rows and columns that is repeated, and no vector
+REPEATED = (
+    16  # bytes for each column from which a smaller operand is one of rows and columns that is repeated, and no vector
+)
 
 
 def is_row_program(kernel: Kernel) -> bool:

@@ -4,10 +4,12 @@ Input and filter are padded to `n x n`, n the next power of two, transformed, mu
 is transformed back (Mathieu, Henaff and LeCun 2013; cuDNN's `CUDNN_CONVOLUTION_FWD_ALGO_FFT`). With b images, c channels summed
 and o results, and `f = n (n/2 + 1)` frequencies of 8 bytes,
 
-    t = moved(images) + rows(b c + c o) + columns(b c + c o) + 8 f b c o / P + columns(b o) + rows(b o),
+    t = n launch + turned(x, w) + rows(b c + c o) + columns(b c + c o) + 8 f b' c o' / P + columns(b o) + rows(b o),
 
-where P is a share of the CUDA cores' rate, `rows` reads numbers and writes frequencies at a share of memory's rate, and
-`columns`, a second kernel beyond 64 x 64, reads and writes them. Images come and go with channels last, and are turned for it.
+where P is a share of the CUDA cores' rate, `b'` and `o'` are at least 16, what the products' tiles hold, `rows` reads numbers and
+writes frequencies (or the other way round) at a share of memory's rate, and `columns` reads and writes them, by a kernel that
+only sides beyond 64 have. Input and filter lie with channels last, and are turned for it; the result is small where a filter
+is an image. Of the n kernels those before the products run once for the input and once for the filter.
 
 On an H200 the products of thirteen such calls ran at 11 to 19 TFLOP/s, rows at 0.35 of the memory's rate
 (`data/measured/h200-transposed`, the part that was looked at, and an autoencoder of Keras).
@@ -35,7 +37,7 @@ FREQUENCY_BYTES = 8
 
 
 def spectral_side(shape: Convolution) -> int | None:
-    """The side of the transforms; None where there are none: the image is too large, not a plane, or has holes."""
+    """The side of the transforms; None where there are none: an image too large or no plane, holes, numbers of other widths."""
     steps = (*shape.strides, *shape.lhs_dilation, *shape.rhs_dilation)
     if len(shape.kernel) != 2 or max(steps) > 1 or element_bytes(shape.lhs_dtype) != 4:
         return None

@@ -21,7 +21,9 @@ UNTHREADED = 65536 * 4  # multiplications
 # processors round each in their own way.
 LEAST_APART = 1e-9
 ROUNDING = 1e-12  # more than distances, and products of them, are rounded by
-LEAST_SAVED = 3  # where a bound of every second place is looked for, that takes as long as it saves
+LEAST_SAVED = (
+    3  # places skipped between those that a bound is taken from: with fewer, the bound takes as long as it saves
+)
 UNROLLED = 8  # BLAS kernels take so many rows or columns at a time; what is left over is summed in another order
 
 

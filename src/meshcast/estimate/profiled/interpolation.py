@@ -42,7 +42,7 @@ AT_ONCE = 8
 # Of the rows that were left out, by their intervals; a program of several kernels adds them up and is covered more often.
 COVERED = 0.85
 NORMAL_COVERED = 1.44  # deviations of a normal distribution to each side that hold as many
-LEAST_SCALE = 0.05  # of a family whose rows follow from each other
+LEAST_SCALE = 0.05  # of deviations, where a family's rows are so regular that rounding would make outliers of some
 FOLDS = 5
 LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 NOISES = (0.002, 0.01, 0.03)
@@ -213,22 +213,20 @@ def fit(
     return replace(best, quantile=believed, error=float(np.expm1(np.mean(np.abs(off)))))
 
 
-def outliers_doubted(
-    family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]
-) -> KernelFamily:
+def outliers_doubted(family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> KernelFamily:
     """The family, whose rows that the others' programs do not foresee say the less, the farther off they are.
 
     A row's variance is multiplied by `max(1, z^2)`, z being how many deviations it lies from what programs of other folds say
     of it (after Huber, "Robust Estimation of a Location Parameter", 1964). Deviations are scaled so that as many of the judged
-    rows lie within 1.44 of them as of a normal distribution. A kernel that another process interrupted, or that its
+    rows lie within `NORMAL_COVERED` of them as of a normal distribution. A kernel that another process interrupted, or that its
     library chose otherwise for once, would else carry its time to all its neighbours.
     """
     off, deviations = _left_out(family, folds, judged)
     scale = float(np.quantile(np.abs(off) / deviations, COVERED)) / NORMAL_COVERED
     every = np.ones(len(family), dtype=bool)
     off, deviations = _left_out(family, folds, every)
-    apart = np.abs(off) / (deviations * max(scale, LEAST_SCALE))
-    return replace(family, doubt=family.doubt * np.maximum(1.0, apart) ** 2)
+    deviations_off = np.abs(off) / (deviations * max(scale, LEAST_SCALE))
+    return replace(family, doubt=family.doubt * np.maximum(1.0, deviations_off) ** 2)
 
 
 def _nearest_as_good(trials: Sequence[KernelFamily], errors: Sequence[Array], programs: int) -> int:

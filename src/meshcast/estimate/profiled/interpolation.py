@@ -213,9 +213,7 @@ def fit(
     return replace(best, quantile=believed, error=float(np.expm1(np.mean(np.abs(off)))))
 
 
-def outliers_doubted(
-    family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]
-) -> KernelFamily:
+def outliers_doubted(family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> KernelFamily:
     """The family, whose rows that the others' programs do not foresee say the less, the farther off they are.
 
     A row's variance is multiplied by `max(1, z^2)`, z being how many deviations it lies from what programs of other folds say

@@ -25,6 +25,8 @@ from meshcast.results.printer import percent
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "h200", "h100-sxm", "a100-sxm-80gb", "b200")
 COMPILED = Path(__file__).resolve().parent / "compiled"
+PUBLISHED = "cross-architecture-published.md"  # of published.py, whose last section has the tool's own errors
+BESIDE = "## Beside the tool's own predictions"
 COMPILE_LIMIT_S = 1800.0  # ResNet-50's step takes XLA's GPU compiler a minute and a half on an idle core
 INTRODUCTION = """\
 # The same programs across architectures and fidelities
@@ -81,7 +83,9 @@ def main() -> None:
     (asked.docs / plot).write_bytes((asked.folder / "plot.svg").read_bytes())
     intro = INTRODUCTION.format(devices=len(DEVICES), on=",".join(DEVICES))
     findings = "".join(f"- {sentence}\n" for sentence in findings_of(comparison))
-    page = intro + findings + "\n" + comparison_page(comparison, plot=plot)
+    page = (
+        intro + findings + "\n" + comparison_page(comparison, plot=plot) + beside_published(ROOT / "docs" / PUBLISHED)
+    )
     (asked.docs / "cross-architecture.md").write_text(page, encoding="utf-8")
     print(
         f"{comparison}\n\nwrote {asked.docs / 'cross-architecture.md'} and {asked.docs / plot}; run folder {asked.folder}"
@@ -98,6 +102,18 @@ def keep_compiled() -> None:
         kept = cache_folder("xla-tpu") / key[:2] / f"{key}.json.gz"
         if not kept.exists():
             keep(kept, path.read_bytes())
+
+
+def beside_published(page: Path) -> str:
+    """What the other page has of published steps: errors of each fidelity, and the tool's own errors beside ours."""
+    text = page.read_text(encoding="utf-8")
+    ours = text[text.index("| fidelity | runs | geomean error |") : text.index(BESIDE)]
+    said = (
+        "\n## Beside published training steps\n\n"
+        "Nobody has measured the six programs above on all of these devices. Of training steps that were measured, on GPUs and\n"
+        f"TPUs, this is how far each fidelity is off ([run by run]({PUBLISHED})):\n\n"
+    )
+    return said + ours + text[text.index(BESIDE) :]
 
 
 def findings_of(comparison: Comparison) -> list[str]:

@@ -54,6 +54,9 @@ def test_the_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "## What it shows" in page
     assert "`llama3-8b-train-8` does not run on tpu-v5e (roofline): needs" in page
     assert (tmp_path / "cross-architecture.svg").read_text().startswith("<svg")
+    errors = page[page.index("## Beside published training steps") :]
+    assert "| simulated | 29 |" in errors
+    assert "| its blocks measured on the device: compute | 6 |" in errors  # the tool's own
 
 
 def test_what_was_compiled_is_found_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ sides is a multiple of 128 and the other, above 128, is not, that other is round
 Krishna, "SCALE-Sim TPU" (arXiv 2603.22535, 2026), with the coefficients of the authors' code (`data/scalesim_tpu.toml`).
 
 What it does not know: batches of products (each is timed as one of its own), convolutions (each is timed as the product of its
-windows, `estimate.products`), reductions, data movement, types (all its data is float16), fusion, and any chip but v4, unless
-lines for its products are fitted to measurements (`meshcast calibrate --systolic`). A function that it has no line for is timed
-as an addition, as the authors do; a fusion of several as the sum of its functions, since the model knows none. All of these are
-approximations, and count as answers where the simulator was named (`estimate.chain`).
+windows, `estimate.products`; a fitted line of words counts the words that the windows share once), reductions, data movement,
+types (all its data is float16), fusion, and any chip but v4, unless lines for its products are fitted to measurements
+(`meshcast calibrate --systolic`). A function that it has no line for is timed as an addition, as the authors do; a fusion of
+several as the sum of its functions, since the model knows none. All of these are approximations, and count as answers where the
+simulator was named (`estimate.chain`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 import numpy as np
@@ -30,7 +31,7 @@ import numpy as np
 from meshcast.estimate.energy import joules_per_byte
 from meshcast.estimate.estimator import Estimates, Origin, Support
 from meshcast.estimate.products import ArrayProduct, product_of
-from meshcast.estimate.systolic_lines import FittedLines, LatencyLine, ProductLines
+from meshcast.estimate.systolic_lines import FittedLines, LatencyLine, ProductLines, ProductTime
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Convolution
@@ -161,21 +162,22 @@ class ScaleSimTpu:
         times = np.array([self._microseconds(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
         starts = np.array([self._start(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
         moved = np.array([kernel.read_bytes + kernel.written_bytes for kernel in kernels], dtype=np.float64)
+        by_words = np.array([_is_by_words(self._timed(kernel)) for kernel in kernels], dtype=bool)
         return Estimates(
             time=times,
             low=times,
             high=times,
-            compute_time=times - starts,
-            memory_time=np.zeros(len(kernels)),
+            compute_time=np.where(by_words, 0.0, times - starts),
+            memory_time=np.where(by_words, times - starts, 0.0),
             overhead=starts,
             energy=moved * joules_per_byte(device),
             origin=tuple(Origin.SIMULATED for _ in kernels),
         )
 
     def _microseconds(self, kernel: Kernel) -> float:
-        model, product = published_model(), product_of(kernel.geometry)
-        if product is not None:
-            return product.count * self._products.microseconds(product.m, product.n, product.k)
+        model, timed = published_model(), self._timed(kernel)
+        if timed is not None:
+            return timed.microseconds
         norm = _norm(kernel) if kernel.kind is KernelKind.REDUCTION else None
         if norm:
             return model.norm_us(norm, kernel.elements)
@@ -183,11 +185,20 @@ class ScaleSimTpu:
         functions = [known] if known else [_SINGLE.get(name, name) for name in _arithmetic(kernel)]
         return sum(model.elementwise_us(function, kernel.shape or (kernel.elements,)) for function in functions)
 
+    def _timed(self, kernel: Kernel) -> ProductTime | None:
+        """All products of a kernel, one after the other; None where it is none."""
+        geometry, product = kernel.geometry, product_of(kernel.geometry)
+        if product is None:
+            return None
+        moved = _words(geometry) / product.count if isinstance(geometry, Convolution) else None
+        one = self._products.timed(product.m, product.n, product.k, moved=moved)
+        return replace(one, microseconds=product.count * one.microseconds, start=product.count * one.start)
+
     def _start(self, kernel: Kernel) -> float:
         """What a kernel of no size would take: the part of its time that does not grow."""
-        model, product = published_model(), product_of(kernel.geometry)
-        if product is not None:
-            return product.count * self._products.line(product.m, product.n, product.k).start
+        model, timed = published_model(), self._timed(kernel)
+        if timed is not None:
+            return timed.start
         if kernel.kind is KernelKind.REDUCTION:
             return model.norms[_norm(kernel) or "layer_norm"].start
         return min(self._microseconds(kernel), model.matrices[FALLBACK].start)
@@ -200,6 +211,18 @@ def _product_support(kernel: Kernel, product: ArrayProduct) -> Support | None:
     if product.count > 1:
         return Support(level="approximate", reason="a batch of products, which it times one by one")
     return None
+
+
+def _is_by_words(timed: ProductTime | None) -> bool:
+    return timed is not None and timed.by_words
+
+
+def _words(geometry: Convolution) -> int:
+    """Elements of a convolution's input, filter and result, each once."""
+    taps = geometry.in_channels // geometry.feature_groups * math.prod(geometry.kernel)
+    results = geometry.batch // geometry.batch_groups * math.prod(geometry.out_spatial)
+    inputs = geometry.batch * geometry.in_channels * math.prod(geometry.in_spatial)
+    return inputs + geometry.out_channels * (taps + results)
 
 
 def _arithmetic(kernel: Kernel) -> list[str]:

@@ -6,8 +6,9 @@
 
 on an array of R x C cells whose weights stay (for a square one `3 S + m - 2`, as Dang et al., arXiv 2603.22535, write it).
 Few rows leave the array waiting for weights: such a product takes the memory's time, whatever its cycles; published lines have
-none of it. A file of fitted lines (`meshcast calibrate --systolic`) names the device that was measured, and is read back by
-`--simulator scalesim-tpu --profile FILE`.
+none of it. A convolution's windows share words: it takes as long as the words that it moves or its cycles, whichever is more, and
+never longer than a product of all its windows. A file of fitted lines (`meshcast calibrate --systolic`) names the device that was
+measured, and is read back by `--simulator scalesim-tpu --profile FILE`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ class LatencyLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProductTime:
+    """What a line says of a product, how much of it does not grow, and whether it grows with words instead of cycles."""
+
+    microseconds: float
+    start: float
+    by_words: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProductLines:
     """Lines of products on an array, by the largest side that each does not reach; the last reaches everything."""
 
@@ -58,14 +68,32 @@ class ProductLines:
         return min(one_way(m, n), one_way(n, m))
 
     def line(self, m: int, n: int, k: int) -> LatencyLine:
-        """The line of a product, by its largest side."""
+        """The line of cycles of a product, by its largest side."""
         return next(line for below, line in self.lines if max(m, n, k) < below)
+
+    def timed(self, m: int, n: int, k: int, *, moved: float | None = None) -> ProductTime:
+        """A product of two matrices, or one of windows that memory holds `moved` words of.
+
+        Windows share their words: such a product takes as long as the words that move or the array's cycles, whichever is more,
+        and never longer than with all its windows written down.
+        """
+        line = self.line(m, n, k)
+        by_cycles = ProductTime(microseconds=line.at(self.cycles(m, n, k)), start=line.start, by_words=False)
+        if self.thin is None or min(m, n) >= self.thin[0]:
+            return by_cycles
+        by_words, *shared = (
+            ProductTime(microseconds=self.thin[1].at(words), start=self.thin[1].start, by_words=True)
+            for words in (words_moved(m, n, k), *(() if moved is None else (moved,)))
+        )
+        return min([by_words, *(max(each, by_cycles, key=_length) for each in shared)], key=_length)
 
     def microseconds(self, m: int, n: int, k: int) -> float:
         """A product of two matrices."""
-        if self.thin is not None and min(m, n) < self.thin[0]:
-            return self.thin[1].at(words_moved(m, n, k))
-        return self.line(m, n, k).at(self.cycles(m, n, k))
+        return self.timed(m, n, k).microseconds
+
+
+def _length(time: ProductTime) -> float:
+    return time.microseconds
 
 
 def words_moved(m: int, n: int, k: int) -> int:

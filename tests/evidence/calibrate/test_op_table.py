@@ -85,8 +85,11 @@ def test_a_source_is_left_out_whole() -> None:
 
 
 def test_what_cannot_be_learned_from() -> None:
-    with pytest.raises(UsageError, match="no row with a time is of tpu-v6e"):
-        kernels_of_table([row(8, chip="v4"), row(8, time_us=None)], V6E, source="t")
+    with pytest.raises(UsageError, match="no row is of tpu-v6e"):
+        kernels_of_table([row(8, chip="v4")], V6E, source="t")
+    with pytest.raises(InputError, match="no positive, finite number") as refused:
+        kernels_of_table([row(8), row(16, time_us=None), row(8, chip="v4", time_us=None)], V6E, source="t")
+    assert refused.value.where == "t: row matmul16"
     declared = OpRow(
         id="p", chip="v6e", op="copy_hbm_to_cmem", dtype="bf16", shape={"layout": "bf16[512x512]", "bytes": "524288"},
         time_us=1.0, notes="trust=A",
@@ -136,7 +139,7 @@ def command(
         (["--from", "ops.csv"], "--from needs a device"),
         (["--from", "ops.csv", "--on", "tpu-v6e", "--list"], "say what to do"),
         (["--profile", "--grade", "A"], "--grade is for --from"),
-        (["--from", "ops.csv", "--on", "tpu-v4"], "no row with a time is of tpu-v4"),
+        (["--from", "ops.csv", "--on", "tpu-v4"], "no row is of tpu-v4"),
         (["--from", "ops.csv", "--on", "tpu-v6e", "--grade", "Z"], "no row has 'Z'"),
     ],
 )
@@ -146,6 +149,17 @@ def test_what_the_command_refuses(
     code, told = command(*arguments)
     assert (code, said in told) == (2, True), told
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ops.csv"]
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-3", "0", "fast", ""])
+def test_a_time_that_is_none_is_refused_and_named(
+    time: str, tmp_path: Path, command: Callable[..., tuple[int | str | None, str]]
+) -> None:
+    with (tmp_path / "ops.csv").open("a") as rows:
+        rows.write(f"odd,s,v6e,matmul,bf16,M=64;N=64;K=64,{time},trust=A\n")
+    for way in ("--from", "--systolic"):
+        code, told = command(way, "ops.csv", "--on", "tpu-v6e")
+        assert (code, "ops.csv: row odd: its time_us is no positive" in told) == (2, True), told
 
 
 def test_the_command(tmp_path: Path, command: Callable[..., tuple[int | str | None, str]]) -> None:

@@ -16,10 +16,12 @@ from meshcast import predict
 from meshcast.base import InputError, UsageError
 from meshcast.cli.app import app
 from meshcast.estimate import FittedLines, LatencyLine, ProductLines
+from meshcast.estimate.scalesim_tpu import ScaleSimTpu
 from meshcast.estimate.simulator_names import load_simulator
 from meshcast.estimate.systolic_lines import read_fitted_lines
 from meshcast.evidence.calibrate.systolic_fit import MeasuredProduct, fitted_lines, read_measured_products
 from meshcast.hardware import Device, load_device
+from tests.estimate.conformance import gemm
 
 TRUE = ProductLines(
     rows=128,
@@ -67,6 +69,48 @@ def test_thin_products_have_a_line_of_the_words_that_they_move(tmp_path: Path) -
     assert read_fitted_lines(written).products == found
 
 
+def test_a_thin_product_s_parts_are_of_its_own_line() -> None:
+    """64 x 4096 by 4096 x 64 moves 528,384 words; the line of cycles starts above all that these take."""
+    lines = ProductLines(
+        rows=128, columns=128, lines=((math.inf, LatencyLine(slope=2e-4, start=22.0)),),
+        thin=(512, LatencyLine(slope=6e-6, start=1.0)),
+    )  # fmt: skip
+    model = ScaleSimTpu(FittedLines(device="tpu-v4", source="here", products=lines))
+    found = model.estimate([gemm(64, 64, 4096), gemm(1024, 1024, 128)], Device.load("tpu-v4"))
+    cycles = 2e-4 * (3 * 128 + 1024 - 2) * 8
+    assert found.time == pytest.approx([1e-6 * (6e-6 * 528_384 + 1.0), 1e-6 * (cycles + 22.0)])
+    assert found.overhead == pytest.approx([1e-6, 22e-6])
+    assert found.memory_time == pytest.approx([1e-6 * 6e-6 * 528_384, 0.0])
+    assert found.compute_time == pytest.approx([0.0, 1e-6 * cycles])
+
+
+def test_windows_that_share_their_words() -> None:
+    thin = LatencyLine(slope=1.0, start=0.0)
+    lines = ProductLines(
+        rows=4, columns=4, lines=((math.inf, LatencyLine(slope=1.0, start=0.0)),), thin=(512, thin)
+    )  # fmt: skip
+    windows, cycles = 100 * 36 + 36 * 4 + 100 * 4, (12 + 100 - 2) * 9
+    assert lines.microseconds(100, 4, 36) == windows
+    assert lines.timed(100, 4, 36, moved=2000).microseconds == 2000  # fewer words than windows, more than cycles
+    shared = lines.timed(100, 4, 36, moved=900)
+    assert (shared.microseconds, shared.by_words) == (cycles, False)
+    assert lines.timed(100, 4, 36, moved=windows).microseconds == windows
+    assert lines.timed(100, 4, 36, moved=9999).microseconds == windows  # zeros between what is dilated are not read
+
+
+@pytest.mark.parametrize("kind", ["forward", "train"])
+def test_a_network_of_convolutions_is_answered_by_lines_with_a_thin_one(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "v4.systolic.toml"
+    lines = replace(TRUE, thin=(512, LatencyLine(slope=6e-6, start=1.0)))
+    FittedLines(device="tpu-v4", source="here", products=lines).save(path)
+    target = "resnet-tiny" if kind == "train" else "resnet-tiny-forward"
+    found = predict(
+        target, on="tpu-v4", fidelity="simulated", simulator="scalesim-tpu", profile=str(path), levers=False
+    )
+    assert found.step_time_s is not None
+    assert found.provenance.simulated > 0.8
+
+
 def test_rows_left_out_are_judged_by_others() -> None:
     # A part of the shapes takes twice as long: the lines of all know it, the lines of the others do not.
     products = [
@@ -86,7 +130,10 @@ def test_negative_numbers_are_left_out_of_a_line() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("", "is empty"),
+        ("m,k,n,time_us\n", "a header and no rows"),
         ("m,k,n\n1,2,3\n", "no column time_us"),
+        ("m,k,n,time_us\n1,2,3,nan\n", "must be positive and finite"),
         ("m,k,n,time_us\n1,2,x,4\n", "no measured product"),
         ("m,k,n,time_us\n1,2,3,0\n", "must be positive"),
     ],

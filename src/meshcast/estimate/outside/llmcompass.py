@@ -150,7 +150,7 @@ def found_llmcompass() -> tuple[Path, Path]:
             f"LLMCompass is not there: {seen}",
             where="--simulator llmcompass",
             fix=f"clone github.com/PrincetonUniversity/LLMCompass, set {FOLDER} to its folder and {PYTHON} to a Python with "
-            "torch, pandas and scalesim; or leave --simulator out",
+            "torch, pandas, scipy and scalesim; or leave --simulator out",
         )
     python = os.environ.get(PYTHON) or sys.executable
     # It runs in its own folder: a path is the user's, from here, and its links stay (an environment's Python is one); a name

@@ -20,7 +20,7 @@ from meshcast.base import InputError, MeshcastError, UsageError
 from meshcast.estimate import Interpolator, InterpolatorRow, Split, build_interpolator, chosen_half, reference_model
 from meshcast.evidence.validate.ops.comparison import op_run
 from meshcast.evidence.validate.ops.programs import op_program
-from meshcast.evidence.validate.ops.rows import OpRow, device_of
+from meshcast.evidence.validate.ops.rows import OpRow, device_of, measured_us
 from meshcast.hardware import Device
 from meshcast.lower import KernelKind, LoopStep, Schedule
 from meshcast.options import Options
@@ -61,15 +61,15 @@ def kernels_of_table(
         listen: Told how many rows are done, and of how many.
 
     Raises:
-        InputError: No row of the device has a time and a program.
+        InputError: A row of the device has no time, or none of them a program.
         UsageError: The rows are of other devices.
     """
-    mine = [row for row in rows if row.time_us is not None and _is_on(row, device)]
+    mine = [row for row in rows if _is_on(row, device)]
     if not mine:
         chips = ", ".join(sorted({row.chip for row in rows})) or "none"
-        raise UsageError(
-            f"no row with a time is of {device.name}: the table's chips are {chips}", where="--on", fix="name another"
-        )
+        raise UsageError(f"no row is of {device.name}: the table's chips are {chips}", where="--on", fix="name another")
+    for row in mine:
+        measured_us(row, source)  # before any row is lowered, which takes minutes of a long table
     chosen = [row for row in mine if chosen_half(row.text, split)]
     found: list[InterpolatorRow] = []
     left_out: dict[str, str] = {}

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from meshcast.base import InputError, MeshcastError
 from meshcast.estimate import LatencyLine, ProductLines, words_moved
 from meshcast.evidence.validate.csv_rows import Cells, csv_rows
-from meshcast.evidence.validate.ops.rows import RowChoice, chosen_rows, device_of, read_op_rows
+from meshcast.evidence.validate.ops.rows import RowChoice, chosen_rows, device_of, measured_us, read_op_rows
 from meshcast.hardware import Device
 
 COLUMNS = ("m", "k", "n", "time_us")
@@ -108,12 +108,12 @@ def _of_ops(path: Path, device: Device, grades: Sequence[str]) -> list[MeasuredP
     found = []
     for row in rows:
         try:
-            mine = row.op == "matmul" and row.time_us is not None and device_of(row) == device.name
-            sides = [row.number(side) for side in "MKN"] if mine else []
+            if row.op != "matmul" or device_of(row) != device.name:
+                continue
+            m, k, n = (row.number(side) for side in "MKN")
         except MeshcastError:
             continue
-        if mine and row.time_us is not None:
-            found.append(MeasuredProduct(m=sides[0], k=sides[1], n=sides[2], time_us=row.time_us))
+        found.append(MeasuredProduct(m=m, k=k, n=n, time_us=measured_us(row, str(path))))
     if not found:
         raise InputError(
             f"no product of {device.name} is in it", where=str(path), fix="name another device, or --grade"

@@ -43,5 +43,6 @@ def csv_rows(path: Path, columns: Sequence[str], *, fix: str, one_of: Sequence[s
         fix = "give a CSV file in UTF-8, with a header"
         raise InputError(f"cannot be read: {said}", where=str(path), fix=fix) from error
     if not rows:
-        raise InputError("has a header and no rows", where=str(path), fix="add a line for each measurement")
+        said = "has a header and no rows" if header else "is empty"
+        raise InputError(said, where=str(path), fix="add a line for each measurement")
     return rows

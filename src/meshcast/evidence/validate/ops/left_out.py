@@ -53,7 +53,7 @@ def validate_left_out(
         folds.setdefault((_device(row), _fold(row, by)), []).append(row)
     with tempfile.TemporaryDirectory() as folder:
         for number, ((device, fold), members) in enumerate(folds.items()):
-            rest = [row for row in rows if row.grade == LEARNED and _fold(row, by) != fold]
+            rest = [row for row in rows if row.grade == LEARNED and row.time_us and _fold(row, by) != fold]
             chosen = options.having(fidelity="analytical")
             if path := _collected(rest, device, Path(folder) / f"{number}.npz"):
                 chosen = options.having(profile=str(path))

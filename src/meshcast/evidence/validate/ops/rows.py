@@ -179,6 +179,21 @@ def _time(text: str) -> float | None:
     return value if math.isfinite(value) and value > 0 else None
 
 
+def measured_us(row: OpRow, table: str) -> float:
+    """A row's time, for who learns from the table.
+
+    Raises:
+        InputError: It has none.
+    """
+    if row.time_us is None:
+        raise InputError(
+            "its time_us is no positive, finite number of microseconds",
+            where=f"{table}: row {row.id}",
+            fix="correct the row, or take it out of the table",
+        )
+    return row.time_us
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChoice:
     """A choice of rows by chip, op and grade, and how many of them; an empty choice means all rows."""

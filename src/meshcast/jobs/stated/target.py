@@ -27,7 +27,7 @@ class RunTarget:
         model: The zoo's model and its settings, as far as they belong to the model's shape.
         batch: Sequences or samples of a step, as they are told.
         filled_batch: The same if all ranks had as many as the fullest ones, which all wait for: what a program computes and a
-            step is timed with. Figures by token or sample are those of `batch`.
+            step is timed with. What a run makes in that time is `batch`.
         seq: Tokens of a sequence; None where the model reads none.
         plan: As `--plan` has it, by its keys.
         on: The cluster, with what the run's words say of its network.

@@ -44,3 +44,28 @@ def test_other_arithmetic_is_left_alone(place: str) -> None:
 def test_two_functions_in_a_row_are_two() -> None:
     made = with_whole_functions([*chain("erfc", 0), *chain("erfc", 7)], {6, 13}, ValueTypes([WIDE] * 14), {})
     assert [(op.operands, op.results) for op in made] == [((0,), (6,)), ((7,), (13,))]
+
+
+def made(kind: OpKind, operands: tuple[int, ...], result: int) -> Op:
+    return Op(name="stablehlo", cost=Cost(kind=kind, dtype="f32"), operands=operands, results=(result,))
+
+
+def test_an_argument_that_is_broadcast_is_none_of_the_constants() -> None:
+    """0 is the block's own, and 1 is spread from it: that one is read, and what makes it stays."""
+    spread = made(OpKind.BROADCAST, (0,), 1)
+    joined = with_whole_functions([spread, *chain("erf", 1)], {7}, ValueTypes([WIDE] * 8), {})
+    assert [(op.name, op.operands) for op in joined] == [("stablehlo", (0,)), ("chlo.erf", (1,))]
+    assert joined[1].cost.operand_bytes == (WIDE.bytes,)
+
+
+def test_constants_and_views_of_them_are_no_arguments() -> None:
+    """A number (10), a view of it (11), that spread (12) and a view of this (13); the argument 0 is read as its view 14 too."""
+    ops = [
+        made(OpKind.GENERATE, (), 10),
+        made(OpKind.BROADCAST, (11,), 12),
+        elementwise("erf", (14, 13), 1),
+        *[elementwise("erf", (value, 12, 0), value + 1) for value in range(1, 6)],
+    ]
+    joined = with_whole_functions(ops, {6}, ValueTypes([WIDE] * 15), {11: 10, 13: 12, 14: 0})
+    assert [(op.name, op.operands) for op in joined[2:]] == [("chlo.erf", (14,))]
+    assert joined[2].cost.operand_bytes == (WIDE.bytes,)

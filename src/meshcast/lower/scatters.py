@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 
 from meshcast.workload import Indexed, Op, OpKind, Tensor
+
+_NO_VIEWS: Mapping[int, int] = MappingProxyType({})
 
 
 def scatter_into_addends(ops: Sequence[Op], kept: Set[int], buffer: Mapping[int, int]) -> list[Op]:
@@ -43,11 +46,17 @@ def with_simple_indices(ops: Sequence[Op], tensors: Sequence[Tensor]) -> list[Op
     return [_simple(op, tensors) if has_one_index(op) else op for op in ops]
 
 
-def filled_values(ops: Sequence[Op]) -> set[int]:
-    """Values that are made of constants alone."""
+def filled_values(ops: Sequence[Op], buffer: Mapping[int, int] = _NO_VIEWS) -> set[int]:
+    """Values that are made of constants alone.
+
+    Args:
+        ops: A block's ops in order.
+        buffer: The value whose bytes a view shows, where views of constants count too.
+    """
     filled: set[int] = set()
     for op in ops:
-        if op.cost.kind is OpKind.GENERATE or (op.cost.kind is OpKind.BROADCAST and filled.issuperset(op.operands)):
+        kind, read = op.cost.kind, [buffer.get(value, value) for value in op.operands]
+        if kind is OpKind.GENERATE or (kind is OpKind.BROADCAST and filled.issuperset(read)):
             filled.update(op.results)
     return filled
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.rewriting import ValueTypes
+from meshcast.lower.scatters import filled_values
 from meshcast.workload import Cost, Op, OpKind, element_work
 
-_MADE = frozenset({OpKind.GENERATE, OpKind.BROADCAST})  # constants, which lie where their first reader's neighbours do
 _FEW = 3  # ops that are one function in any case: a conversion on either side
 
 
@@ -28,7 +28,7 @@ def with_whole_functions(
         values: Types of all values.
         buffer: What a view's value shows.
     """
-    constants = {value for op in ops if op.cost.kind in _MADE for value in op.results}
+    constants = filled_values(ops, buffer)
     groups = [group for group in _written_out(ops, constants, buffer) if len(group) > _FEW]
     if not groups:
         return list(ops)
@@ -41,7 +41,7 @@ def with_whole_functions(
     for group in groups:
         needed = _needed(group, ops, kept, readers, buffer)
         if len(needed) * 2 < len(group):
-            last[group[-1]] = _whole(ops[group[0]], ops[group[-1]], constants, values)
+            last[group[-1]] = _whole(ops[group[0]], ops[group[-1]], constants, values, buffer)
             dropped.update(set(group[:-1]) - needed)
     return [last.get(place, op) for place, op in enumerate(ops) if place not in dropped]
 
@@ -93,9 +93,10 @@ def _needed(
     return needed
 
 
-def _whole(first: Op, last: Op, constants: Set[int], values: ValueTypes) -> Op:
+def _whole(first: Op, last: Op, constants: Set[int], values: ValueTypes, buffer: Mapping[int, int]) -> Op:
     """The function as one op, from its argument to its result."""
-    arguments = tuple(dict.fromkeys(value for value in first.operands if value not in constants))
+    shown = {buffer.get(value, value): value for value in first.operands}
+    arguments = tuple([value for of, value in shown.items() if of not in constants])
     result, function = values.tensors[last.results[0]], _function(first)
     work = element_work(f"chlo.{function}")
     assert work is not None

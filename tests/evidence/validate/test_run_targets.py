@@ -10,13 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshcast.base.errors import InputError
+from meshcast.base.errors import InputError, UnsupportedError
+from meshcast.evidence.validate.runs import planned
+from meshcast.evidence.validate.runs.comparison import validate_run
 from meshcast.evidence.validate.runs.planned import row_target
 from meshcast.evidence.validate.runs.rows import read_run_rows
+from meshcast.hardware import Device
+from meshcast.jobs.stated import systems
 from meshcast.jobs.stated.extras import Extras
-from meshcast.jobs.stated.parallelism import shared_out
+from meshcast.jobs.stated.parallelism import _even_shares, shared_out
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.jobs.stated.target import RunTarget, run_target
+from meshcast.options import Options
 
 LLAMA = {
     "layers": 32,
@@ -97,6 +102,18 @@ def test_models_by_name_and_by_sizes(changes: dict[str, Any], name: str, setting
     assert (found.model.name, dict(found.model.settings)) == (name, settings)
 
 
+@pytest.mark.parametrize("model", ["bert-9", "xlm-roberta-large", "electra-large"])
+def test_families_of_encoders(model: str) -> None:
+    found = target(model=model, counts={"seq": 128, "gbs": 16})
+    assert found.model is not None
+    assert found.model.builder.module == "bert"
+
+
+@pytest.mark.parametrize("model", ["albert-base", "colbert", "bert4rec"])
+def test_other_names_with_bert_in_them_are_no_encoders(model: str) -> None:
+    assert target(model=model, counts={"seq": 128, "gbs": 16}).model is None
+
+
 def test_experts_and_what_has_no_column() -> None:
     counts = {**SMALL, "gbs": 16, "experts": 32, "experts_per_token": 4, "moe_ffn": 128, "shared_experts": 1}
     extra = "dense_layers=3;mtp=1;window=128 on every 2nd layer;attention_sink;routing=forced-balanced,dropless"
@@ -153,15 +170,21 @@ def test_what_a_row_lacks_is_named() -> None:
 def test_ranks_with_unequal_numbers_of_sequences_wait_for_the_fullest() -> None:
     """17 sequences on eight ranks: three for some, one after the other, as two do not divide three."""
     found = target(counts={**LLAMA, "gbs": 17})
-    assert (found.missing, found.batch, found.plan["mbs"]) == ((), 24, 1)
+    assert (found.missing, found.batch, found.filled_batch, found.plan["mbs"]) == ((), 17, 24, 1)
+    assert found.settings["batch"] == 24
+    assert "gbs" not in found.plan, "no word of a plan"
     assert "gbs=24, what the fullest ranks have for all: gbs=17 is no multiple of mbs=2 x 8 ranks" in found.assumptions
     assert found.contradictions, "a mistake in a file of one's own"
 
 
 def test_a_part_of_a_sequence_that_no_ranks_share_is_a_whole_one() -> None:
-    found = target(mbs=0.5, degrees={"dp": 8}, zero=0, counts={**LLAMA, "gbs": 8})
-    assert (found.missing, found.batch, found.plan["mbs"]) == ((), 8, 1)
-    assert any("a microbatch of 0.5 does not fit" in each for each in found.contradictions)
+    """Told once, whether the batch is enough for a sequence a rank or not."""
+    said = "a microbatch of 0.5 does not fit fsdp=1 ranks"
+    for batch, taken in ((8, "mbs=1"), (4, "gbs=8, what the fullest ranks have for all")):
+        found = target(mbs=0.5, degrees={"dp": 8}, zero=0, counts={**LLAMA, "gbs": batch})
+        assert (found.missing, found.batch, found.filled_batch, found.plan["mbs"]) == ((), batch, 8, 1)
+        assert found.contradictions == (f"{taken}: {said}",)
+        assert found.fixes == {f"{taken}: {said}": "use mbs=1, and a gbs that is a multiple of 8"}
 
 
 def test_sizes_that_contradict_each_other_are_the_row_s_failure(tmp_path: Path) -> None:
@@ -173,6 +196,39 @@ def test_sizes_that_contradict_each_other_are_the_row_s_failure(tmp_path: Path) 
     )
     found = row_target(read_run_rows(path)[0])
     assert any(each.startswith("sizes that fit each other: heads=5") for each in found.missing)
+
+
+def test_other_errors_are_no_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has nothing to do with sizes is told as it is, as the failure of its row."""
+    path = tmp_path / "runs.csv"
+    path.write_text("id,device,devices,model,step_time_s\na,h100-sxm,8,llama3-8b,1\n")
+    (row,) = read_run_rows(path)
+
+    def broken(_: StatedRun) -> RunTarget:
+        raise UnsupportedError("no such op")
+
+    monkeypatch.setattr(planned, "run_target", broken)
+    with pytest.raises(UnsupportedError, match="no such op"):
+        row_target(row)
+    result = validate_run(row, Options())
+    assert (result.row.predicted, result.command) == (None, None)
+    assert result.row.why is not None
+    assert "no such op" in result.row.why
+    assert "sizes" not in result.row.why
+
+
+def test_a_device_that_cannot_be_read_is_not_taken_for_a_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a system is looked up as one, whatever is the matter with devices."""
+    asked: list[str] = []
+
+    def broken(name: str) -> Device:
+        asked.append(name)
+        raise InputError("a broken catalogue")
+
+    monkeypatch.setattr(systems, "load_device", broken)
+    assert target(device="dgx-h100").missing == ()
+    assert asked == []
+    assert any("a broken catalogue" in each for each in target(device="h100-sxm").missing)
 
 
 @pytest.mark.parametrize(("name", "device"), [("gb200-nvl72", "gb200"), ("dgx-h100", "h100-sxm")])
@@ -192,6 +248,20 @@ def test_devices_that_have_pcie_alone() -> None:
     assert inside.bandwidth == pytest.approx(31.5e9, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("scale_up", "gigabytes"),
+    [("pcie1-8", 4.0), ("pcie2-8", 8.0), ("pcie3-8", 15.75), ("pcie-8", 31.5), ("pcie5-8", 63.0), ("pcie6-8", 121.0)],
+)
+@pytest.mark.parametrize("device", ["h100-sxm", "v100-sxm2-32gb"])
+def test_a_host_on_pcie_has_nothing_of_nvlink(device: str, scale_up: str, gigabytes: float) -> None:
+    """2.5 Gbit/s x 16 lanes x 8/10 are 4 GB/s, from the third generation on 128/130; a microsecond a hop, as NCCL takes it."""
+    found = target(device=device, scale_up=scale_up)
+    assert found.on is not None
+    inside = found.on.levels[0]
+    assert inside.bandwidth == pytest.approx(gigabytes * 1e9, rel=1e-3)
+    assert (inside.name, inside.topology, inside.size, inside.latency_s) == ("pcie", "switch", 8, 1e-6)
+
+
 @pytest.mark.parametrize(("precision", "attention"), [("tf32", "plain"), ("fp32", "plain"), ("bf16", "flash")])
 def test_fused_attention_is_half_precision_s(precision: str, attention: str) -> None:
     assert target(precision=precision, attention="cudnn").plan["attention"] == attention
@@ -202,6 +272,23 @@ def test_widths_that_shards_and_context_ranks_share_evenly() -> None:
     counts = {**LLAMA, "hidden": 3840, "heads": 30, "kv_heads": 30, "gbs": 128}
     found = target(devices=512, degrees={"fsdp": 128, "cp": 4}, mbs=1.0, counts=counts, model="other")
     assert (found.missing, found.plan["fsdp"]) == ((), 64)
+
+
+@pytest.mark.parametrize(
+    ("sharded", "context", "width", "shares"),
+    [
+        (8, 3, 4096, 1),
+        (8, 6, 4096, 1),
+        (8, 6, 3840, 8),
+        (6, 3, 3072, 2),
+        (12, 6, 4608, 12),
+        (9, 6, 4608, 3),
+        (8, 1, 12, 4),
+    ],
+)
+def test_shares_are_even_for_context_ranks_of_any_number(sharded: int, context: int, width: int, shares: int) -> None:
+    """4,608 = 2^9 x 9: nine shards of six ranks would need 54, three need 18; three ranks share no 4,096 at all."""
+    assert _even_shares(sharded, context, width) == shares
 
 
 @pytest.mark.parametrize(
@@ -432,6 +519,7 @@ def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
         ("fp8-rowwise", "fp8-rowwise"),
         ("nvfp4", "nvfp4"), ("bf16-mixed", "bf16"), ("fp16-amp", "bf16"), ("int8-aqt", "int8"), ("fp8x", "fp8"),
         ("qwix-fp8", "fp8"), ("fp8-mx-v2", "mxfp8"), ("amp", "bf16"), ("abacus", "bf16"),
+        ("int8-rowwise", "int8"), ("rowwise", "fp8-rowwise"),
     ],
 )  # fmt: skip
 def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planned: str) -> None:

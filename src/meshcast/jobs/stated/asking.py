@@ -50,9 +50,10 @@ def _microbatches(target: RunTarget) -> dict[str, int]:
     """Microbatches of a step, of models that add up gradients over several; nothing where a rank has but one."""
     assert target.model is not None
     together = target.devices * int(target.plan.get("mbs", 0))
-    if not together or target.batch <= together or "accumulate" not in target.model.builder.overrides():
+    batch = target.filled_batch
+    if not together or batch <= together or "accumulate" not in target.model.builder.overrides():
         return {}
-    return {"accumulate": target.batch // together} if target.batch % together == 0 else {}
+    return {"accumulate": batch // together} if batch % together == 0 else {}
 
 
 def _computed_in(target: RunTarget) -> dict[str, str]:

@@ -15,7 +15,7 @@ from meshcast.hardware import Device
 from meshcast.jobs.planned.settings import near_divisors
 from meshcast.jobs.stated.activations import activations_of
 from meshcast.jobs.stated.findings import Findings
-from meshcast.jobs.stated.run import DEGREES, StatedRun
+from meshcast.jobs.stated.run import BATCH, DEGREES, StatedRun
 from meshcast.jobs.stated.shapes import RunModel
 from meshcast.jobs.stated.systems import RunSystem
 from meshcast.options import Stack
@@ -23,7 +23,7 @@ from meshcast.zoo import PLAN_WORDS
 
 PlanWords = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
-_WHOLE = ("fp32", "tf32")  # precisions of activations of 4 bytes
+_FOUR_BYTES = ("fp32", "tf32")  # precisions with activations of as many
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
 _ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
@@ -39,7 +39,7 @@ _PRECISIONS = (
 )
 # Of words that are none of these what they are taken for, by a part of them; the more special ones first.
 _NEAREST = (
-    (r"fp4|int4", "nvfp4"), (r"mx", "mxfp8"), (r"row|channel|axis", "fp8-rowwise"), (r"fp8|e4m3|e5m2", "fp8"), (r"int8", "int8"),
+    (r"fp4|int4", "nvfp4"), (r"mx", "mxfp8"), (r"int8", "int8"), (r"row|channel|axis", "fp8-rowwise"), (r"fp8|e4m3|e5m2", "fp8"),
     (r"tf32", "tf32"), (r"bf16", "bf16"), (r"fp16|amp|mixed|half", "fp16"), (r"32|64|single|double", "fp32"), ("", "bf16"),
 )  # fmt: skip
 
@@ -53,8 +53,8 @@ def _says_something(name: str, value: int | str) -> bool:
     return name not in DEGREES or value not in (0, 1) or (name == "sp" and value == 1)
 
 
-def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> PlanWords:
-    """The plan of a run on its system."""
+def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, found: Findings) -> tuple[PlanWords, int]:
+    """The plan of a run on its system, and the sequences of a step if all ranks had as many as the fullest ones."""
     shards = {name: run.degree(name) for name in ("tp", "pp", "cp")}
     ranks, rest = divmod(run.devices, math.prod(shards.values()))
     said = " x ".join(f"{name}={size}" for name, size in shards.items() if size > 1)
@@ -66,19 +66,21 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
             of="devices",
             fix=f"use {most} or {most + whole} devices, or other degrees",
         )
-        return {}
+        return {}, run.counts.get(BATCH, 0)
     plan = _data_parallel(run, model, ranks, found)
     precision = _precision(run, system.cluster.device, found)
     if not model.planned:
-        return plan | _microbatch(run, plan, ranks, shards, found) | {"precision": precision}
+        words, batch = _microbatch(run, plan, ranks, shards, found)
+        return plan | words | {"precision": precision}, batch
     plan |= _sharing(run, plan)
     plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(run, stack))}
     plan |= _schedule(run, model, shards["pp"], found)
-    plan |= _microbatch(run, plan, ranks, shards, found)
+    words, batch = _microbatch(run, plan, ranks, shards, found)
+    plan |= words
     plan |= activations_of(run, stack, found)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
     windowed = bool(getattr(model.config, "window", 0))
-    if precision in _WHOLE and stack.attention != "plain":
+    if precision in _FOUR_BYTES and stack.attention != "plain":
         found.assumes(f"plain attention: no fused one is known in {precision}")
         stack = replace(stack, attention="plain")
     plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow, windowed=windowed)
@@ -86,7 +88,7 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     if gradients != "fp32":
         plan["gradients"] = gradients
     plan["precision"] = precision
-    return plan
+    return plan, batch
 
 
 def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings) -> PlanWords:
@@ -124,8 +126,12 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
 
 
 def _even_shares(sharded: int, context: int, width: int) -> int:
-    """The most ranks up to those that share out weights whose shares of a width are even, those of a sequence among them."""
-    return max(1, math.gcd(sharded * context, width) // context)
+    """The most ranks d up to those that share out weights whose shares of a width are even: those of a sequence share it too.
+
+    d divides `sharded`, and d x context the width; 1 where none does.
+    """
+    shares = (count for count in range(1, sharded + 1) if sharded % count == 0 and width % (count * context) == 0)
+    return max(shares, default=1)
 
 
 def _sharing(run: StatedRun, plan: PlanWords) -> PlanWords:
@@ -201,15 +207,17 @@ def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> 
     return plan
 
 
-def _microbatch(run: StatedRun, plan: PlanWords, ranks: int, shards: dict[str, int], found: Findings) -> PlanWords:
-    """The microbatch; the global batch must be a multiple of what the ranks take at once.
+def _microbatch(
+    run: StatedRun, plan: PlanWords, ranks: int, shards: dict[str, int], found: Findings
+) -> tuple[PlanWords, int]:
+    """The microbatch, and the global batch, which must be a multiple of what the ranks take at once.
 
     Where it is no whole number, neighbouring ranks share sequences: of p / q sequences each, q ranks split p by position, and
     store shares of the weights all the same.
     """
-    batch, micro = run.counts.get("gbs"), run.mbs
+    batch, micro = run.counts.get(BATCH), run.mbs
     if batch is None:
-        return {}
+        return {}, 0
     if micro is None:
         micro = 1 if shards["pp"] > 1 else batch / ranks
         micro = max(1, int(micro)) if micro >= 1 else micro
@@ -218,35 +226,41 @@ def _microbatch(run: StatedRun, plan: PlanWords, ranks: int, shards: dict[str, i
     if exact.denominator > 1 and abs(exact - Fraction(micro)) < _ROUNDED * exact:
         together, sharing = exact.numerator, exact.denominator
         if int(plan["fsdp"]) % sharing:
+            whole = math.ceil(exact)
+            words, filled = _other_microbatch(batch, whole, ranks)
             found.contradicts(
-                f"mbs={math.ceil(exact)}: a microbatch of {micro:g} does not fit fsdp={plan['fsdp']} ranks",
-                of="mbs" if run.mbs is not None else "gbs",
-                fix=f"use mbs=1, or a gbs that is a multiple of {ranks}",
+                f"{_taken(words, batch, filled)}: a microbatch of {micro:g} does not fit fsdp={plan['fsdp']} ranks",
+                of="mbs" if run.mbs is not None else BATCH,
+                fix=f"use mbs={whole}, and a gbs that is a multiple of {whole * ranks}",
             )
-            return _other_microbatch(batch, math.ceil(exact), ranks, found)
+            return words, filled
         sequences = "a sequence" if together == 1 else f"{together} sequences"
         found.assumes(f"{sharing} ranks share {sequences} by position: mbs={micro:g}")
-        return {"mbs": together, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
-    if micro != int(micro) or batch % (int(micro) * ranks):
-        return _other_microbatch(batch, micro, ranks, found)
-    return {"mbs": int(micro)}
-
-
-def _other_microbatch(batch: int, micro: float, ranks: int, found: Findings) -> PlanWords:
-    """The largest microbatch up to the one that is told which the ranks can share the batch out in.
-
-    Where ranks have unequal numbers of sequences all wait for the fullest ones: the batch is as if all had as many (`gbs`).
-    """
+        words = {"mbs": together, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
+        return words, batch
+    if micro == int(micro) and batch % (int(micro) * ranks) == 0:
+        return {"mbs": int(micro)}, batch
+    words, filled = _other_microbatch(batch, micro, ranks)
     step = max(int(micro), 1) * ranks
     near = sorted({max(batch - batch % step, step), batch - batch % step + step})
-    said = f"gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks"
     fix = f"use {' or '.join(f'gbs={each}' for each in near)}" + ("" if micro == int(micro) else ", and a whole mbs")
+    said = f"gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks"
+    found.contradicts(f"{_taken(words, batch, filled)}: {said}", of=BATCH, fix=fix)
+    return words, filled
+
+
+def _other_microbatch(batch: int, micro: float, ranks: int) -> tuple[PlanWords, int]:
+    """The largest microbatch up to the one that is told which the ranks can share the batch out in, and that batch.
+
+    Where ranks have unequal numbers of sequences all wait for the fullest ones: the batch is as if all had as many.
+    """
     whole = -(-batch // ranks)
     nearest = max(size for size in range(1, max(int(micro), 1) + 1) if whole % size == 0)
-    filled = {"gbs": whole * ranks} if whole * ranks != batch else {}
-    taken = f"gbs={whole * ranks}, what the fullest ranks have for all" if filled else f"mbs={nearest}"
-    found.contradicts(f"{taken}: {said}", of="gbs", fix=fix)
-    return {"mbs": nearest, **filled}
+    return {"mbs": nearest}, whole * ranks
+
+
+def _taken(words: PlanWords, batch: int, filled: int) -> str:
+    return f"gbs={filled}, what the fullest ranks have for all" if filled != batch else f"mbs={words['mbs']}"
 
 
 def _precision(run: StatedRun, device: Device, found: Findings) -> str:

@@ -7,6 +7,7 @@ the run must give every size.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,9 @@ from meshcast.zoo import Builder, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
 _DECODER, _EXPERTS, _GPT, _TABLES, _ENCODER = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo", "bert-large"
-_ENCODERS = ("bert", "electra")  # in a model's name: RoBERTa and others of the same layers too
+# Families of BERT's layers, as a part of a model's name between dashes; ALBERT's layers share their weights, ColBERT ranks and
+# BERT4Rec reads items, so that these are none.
+_ENCODERS = frozenset({"bert", "roberta", "camembert", "biobert", "scibert", "electra"})
 _FIELDS = {
     "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "vocab": "vocab",
@@ -118,7 +121,7 @@ def _general(run: StatedRun) -> str | None:
     """The general model of a run's kind; None where its cells describe no model that reads tokens."""
     if run.model.startswith("dlrm"):
         return _TABLES
-    if any(each in run.model for each in _ENCODERS):
+    if not _ENCODERS.isdisjoint(re.split(r"[-_ ]", run.model)):
         return _ENCODER
     if "experts" in run.counts:
         return _EXPERTS

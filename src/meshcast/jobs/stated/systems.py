@@ -34,7 +34,13 @@ SCALE_UPS = ("nvlink", "nvswitch", "nvl", "pcie", "xgmi", "infinity", "ici")
 """First words of `scale_up` that are understood, less the number of a generation or of devices behind them."""
 _FIRST_EFA = ("a100", "v100")  # cards of their time; later devices have the second generation or a newer one
 _PCIE_GENERATION = 4  # where a run does not say which
-_PCIE_BYTES = 3.94e9  # a second each way over 16 lanes of the first generation, doubled by every later one (PCI-SIG)
+# Gbit/s of a lane each way behind the encoding, by generation: 8b/10b, from the third on 128b/130b, from the sixth on flits of
+# 256 bytes of which 14 check and correct (PCI Express Base Specification).
+_PCIE_LANE = {
+    1: 2.5 * 8 / 10, 2: 5 * 8 / 10, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256, 7: 128 * 242 / 256,
+}  # fmt: skip
+_PCIE_LANES = 16
+_PCIE_HOST = "v100-pcie-server"  # of the catalogue: devices on PCIe that reach each other
 _CLOSE = 0.06  # of a device's own figure: 80 GB and 80 GiB are one
 
 
@@ -65,12 +71,7 @@ def system_of(run: StatedRun, found: Findings) -> RunSystem | None:
 
 def _device(name: str) -> Device:
     """A device by its name, or by that of the system that it is sold in: `gb200-nvl72`, `dgx-h100`."""
-    try:
-        return load_device(name)
-    except MeshcastError:
-        if name not in cluster_names():
-            raise
-        return load_cluster(name).device
+    return load_cluster(name).device if name in cluster_names() else load_device(name)
 
 
 def _noted(device: Device, run: StatedRun) -> Device:
@@ -91,7 +92,7 @@ def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
     inside, between = cluster.levels[0], cluster.levels[-1]
     domain = re.search(r"nvl(\d+)|-(\d+)$", run.scale_up)
     size = int(domain[1] or domain[2]) if domain else run.devices_per_host or inside.size
-    if (pcie := re.match(r"pcie(\d?)", run.scale_up)) and "pcie" not in inside.link.name:
+    if (pcie := re.match(r"pcie([1-7]?)", run.scale_up)) and "pcie" not in inside.link.name:
         inside = _on_pcie(inside, int(pcie[1] or _PCIE_GENERATION), found)
     switched = "nvswitch" in run.scale_up or "nvl" in run.scale_up.replace("nvlink", "")
     inside = replace(inside, size=size, topology="switch" if switched else inside.topology)
@@ -101,10 +102,17 @@ def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
 
 
 def _on_pcie(level: NetworkLevel, generation: int, found: Findings) -> NetworkLevel:
-    """A host's devices on PCIe alone, where the catalogue's have links of their own: 16 lanes, peer to peer."""
-    rate = _PCIE_BYTES * 2.0 ** (generation - 1)
-    found.assumes(f"devices of a host on 16 lanes of PCIe {generation}, in place of {level.link.name}")
-    return replace(with_software(level, "pcie"), links=1, link_bandwidth=rate, in_network_reduction=False)
+    """A host's devices on PCIe alone, where the catalogue's have links of their own: 16 lanes, peer to peer.
+
+    Latency and topology are those of a host of the catalogue that has nothing else.
+    """
+    found.assumes(f"devices of a host on {_PCIE_LANES} lanes of PCIe {generation}, in place of {level.link.name}")
+    return replace(
+        load_cluster(_PCIE_HOST).levels[0],
+        technology=f"PCIe {generation} x{_PCIE_LANES}",
+        size=level.size,
+        link_bandwidth=_PCIE_LANE[generation] * _PCIE_LANES * 1e9 / 8,
+    )
 
 
 def _between(level: NetworkLevel, run: StatedRun, found: Findings) -> NetworkLevel:

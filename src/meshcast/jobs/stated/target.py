@@ -10,7 +10,7 @@ from typing import Any
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.parallelism import PlanWords, plan_of, plan_text
-from meshcast.jobs.stated.run import StatedRun
+from meshcast.jobs.stated.run import BATCH, StatedRun
 from meshcast.jobs.stated.shapes import RunModel, model_of
 from meshcast.jobs.stated.software import overlap_of, stack_of
 from meshcast.jobs.stated.systems import system_of
@@ -25,7 +25,9 @@ class RunTarget:
 
     Attributes:
         model: The zoo's model and its settings, as far as they belong to the model's shape.
-        batch: Sequences or samples of a step.
+        batch: Sequences or samples of a step, as they are told.
+        filled_batch: The same if all ranks had as many as the fullest ones, which all wait for: what a program computes and a
+            step is timed with. What a run makes in that time is `batch`.
         seq: Tokens of a sequence; None where the model reads none.
         plan: As `--plan` has it, by its keys.
         on: The cluster, with what the run's words say of its network.
@@ -40,6 +42,7 @@ class RunTarget:
 
     model: RunModel | None
     batch: int
+    filled_batch: int
     seq: int | None
     plan: PlanWords
     on: Cluster | None
@@ -56,9 +59,9 @@ class RunTarget:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every setting of the model, `batch` and `seq` among them."""
+        """Every setting of the model, the filled `batch` and `seq` among them."""
         given: dict[str, Any] = dict(self.model.settings) if self.model else {}
-        given["batch"] = self.batch
+        given["batch"] = self.filled_batch
         return given | ({"seq": self.seq} if self.seq is not None else {})
 
     @property
@@ -106,12 +109,14 @@ def run_target(run: StatedRun) -> RunTarget:
         model = replace(model, settings={**model.settings, "param_dtype": "bfloat16"})
     stack = stack_of(run, system.cluster.device, found) if system else None
     devices = run.devices
-    plan = plan_of(run, model, stack, system, found) if model and stack and system else {}
-    if "gbs" not in run.counts:
-        found.lacks("gbs", of="gbs")
+    batch = run.counts.get(BATCH, 0)
+    plan, filled = plan_of(run, model, stack, system, found) if model and stack and system else ({}, batch)
+    if BATCH not in run.counts:
+        found.lacks(BATCH, of=BATCH)
     return RunTarget(
         model=model,
-        batch=int(plan.pop("gbs", run.counts.get("gbs", 0))),
+        batch=batch,
+        filled_batch=filled,
         seq=run.counts.get("seq") if model and model.reads_sequences else None,
         plan=plan,
         on=system.cluster if system else None,
@@ -131,8 +136,8 @@ def run_target(run: StatedRun) -> RunTarget:
 def unknown_target(devices: int, missing: tuple[str, ...]) -> RunTarget:
     """Of a run that cannot be read nothing is known but what it lacks."""
     return RunTarget(
-        model=None, batch=0, seq=None, plan={}, on=None, devices=devices, hardware_class=UNKNOWN, stack=None, overlap="",
-        recomputation_told=False, missing=missing, assumptions=(),
+        model=None, batch=0, filled_batch=0, seq=None, plan={}, on=None, devices=devices, hardware_class=UNKNOWN, stack=None,
+        overlap="", recomputation_told=False, missing=missing, assumptions=(),
     )  # fmt: skip
 
 

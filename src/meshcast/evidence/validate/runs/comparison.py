@@ -16,7 +16,7 @@ from meshcast.evidence.validate.programs import ProgramRow, in_processes, why_fa
 from meshcast.evidence.validate.runs.job_files import job_path
 from meshcast.evidence.validate.runs.planned import predict_fitting, row_target
 from meshcast.evidence.validate.runs.rows import RunRow
-from meshcast.jobs import RunTarget, with_unsaid
+from meshcast.jobs import RunTarget, unknown_target, with_unsaid
 from meshcast.options import Options
 
 NO_SOURCE = "no source"
@@ -122,10 +122,14 @@ def validate_run(measured: RunRow, options: Options, *, over_memory: bool = True
         over_memory: Time it also where more memory is predicted than there is: it did run, and the error is the memory's.
         switched: Predict it with the stack most like its own.
     """
-    target = row_target(measured, switched=switched)
     failed = partial(
         ProgramRow, id=measured.id, group=source_name(measured), measured=measured.step_time_s, predicted=None
     )
+    try:
+        target = row_target(measured, switched=switched)
+    except Exception as error:  # likewise
+        why = why_failed(error)
+        return RunResult(measured=measured, target=unknown_target(measured.run.devices, (why,)), row=failed(why=why))
     result = partial(RunResult, measured=measured, target=target)
     if target.missing:
         return result(row=failed(why=f"lacks {'; '.join(target.missing)}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.base import MeshcastError
+from meshcast.base import UsageError
 from meshcast.evidence.validate.runs.next_stack import next_stack
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.jobs import RunTarget, fitting, predict, run_target, stated_options, unknown_target
@@ -25,7 +25,7 @@ def row_target(row: RunRow, *, switched: bool = False) -> RunTarget:
         return unknown_target(row.run.devices, row.unread)
     try:
         target = run_target(row.run)
-    except MeshcastError as error:  # sizes that no model can have
+    except UsageError as error:  # settings that the model refuses: sizes that do not fit each other
         return unknown_target(row.run.devices, (f"sizes that fit each other: {error.message}",))
     if switched and target.stack is not None and target.on is not None:
         target = run_target(replace(row.run, stack=next_stack(target.stack.name, target.on.device)))

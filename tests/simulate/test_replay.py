@@ -97,13 +97,13 @@ def test_a_tape_does_it_for_many_points_at_once() -> None:
     assert not more < 4
     many = TapeColumns(tape, lines, more, (Breakdown(compute=more, memory=larger(second, 1.0)), 7))  # type: ignore[arg-type]
     given = {"a": np.array([3.0, 2.0, 5.0, 1.5]), "b": np.array([2.0, 2.0, 0.5, 1.0])}
-    kept, found = many.run(4, given, whole=False)
+    kept, found, _ = many.run(4, given, whole=False)
     assert kept.tolist() == [True, False, True, True], "where the first comparison comes out as it did"
     assert raw(found).tolist() == [5.5, 3.5, 9.125, 2.25]
-    kept, (breakdown, seven) = many.run(4, given, whole=True)
+    kept, (breakdown, seven), _ = many.run(4, given, whole=True)
     assert kept.tolist() == [True, False, True, False], "the second, too"
     assert (raw(breakdown.memory).tolist(), breakdown.idle, seven) == ([2.0, 2.0, 1.0, 1.0], 0.0, 7)
-    kept, nothing = many.run(2, {"a": np.array([1.0, 0.0]), "b": 3.0}, whole=True)
+    kept, nothing, _ = many.run(2, {"a": np.array([1.0, 0.0]), "b": 3.0}, whole=True)
     assert (kept.any(), nothing) == (False, None)
 
 

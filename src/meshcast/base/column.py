@@ -199,10 +199,10 @@ def by_point(function: Callable[..., float], *numbers: Any) -> Any:
     return column_of(found)
 
 
-def column_of(values: Sequence[float]) -> Any:
+def column_of(values: Sequence[float] | Floats) -> Any:
     """The numbers of some points as one: a plain float where all are the same."""
     array = np.array(values, dtype=np.float64)
-    return float(values[0]) if (array == array[0]).all() else NumberColumn(array)
+    return float(array[0]) if (array == array[0]).all() else NumberColumn(array)
 
 
 def number_of(value: Any) -> Any:
@@ -250,7 +250,7 @@ def mapped(thing: T, change: Callable[[NumberColumn], Any]) -> T:
 
 def of_points(thing: T, places: npt.NDArray[np.int64]) -> T:
     """An object of some of its points."""
-    return mapped(thing, lambda column: column_of(column.values[places].tolist()))
+    return mapped(thing, lambda column: column_of(column.values[places]))
 
 
 def joined(things: Sequence[T], places: Sequence[npt.NDArray[np.int64]]) -> T:
@@ -261,7 +261,7 @@ def joined(things: Sequence[T], places: Sequence[npt.NDArray[np.int64]]) -> T:
         array = np.empty(count)
         for number, here in zip(numbers, places, strict=True):
             array[here] = raw(number)
-        return column_of(array.tolist())
+        return float(array[0]) if (array == array[0]).all() else NumberColumn(array)
 
     found: T = _joined(things, filled)
     return found

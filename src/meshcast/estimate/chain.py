@@ -297,7 +297,7 @@ def _with_shares(found: KernelEstimate, shares: ValueShares, law: PowerLaw) -> K
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
+class FullColumns:
     """Estimates at the full clock as columns."""
 
     time: Array
@@ -312,17 +312,17 @@ class _Columns:
     static_energy: Array
 
 
-_COLUMNS: KeptBeside[_Columns] = KeptBeside()  # each clock of a step asks for them
+_COLUMNS: KeptBeside[FullColumns] = KeptBeside()  # each clock of a step asks for them
 
 
-def columns_of_full(kernels: EstimatedKernels) -> _Columns:
+def columns_of_full(kernels: EstimatedKernels) -> FullColumns:
     """Estimates at the full clock as columns, a place for each kernel."""
     return _COLUMNS.of(kernels, None, lambda: _columns(tuple(kernels.by_key.values())))
 
 
-def _columns(found: tuple[KernelEstimate, ...]) -> _Columns:
+def _columns(found: tuple[KernelEstimate, ...]) -> FullColumns:
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(found))
-    return _Columns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(_Columns)})
+    return FullColumns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(FullColumns)})
 
 
 class ClockColumns(NamedTuple):
@@ -338,7 +338,7 @@ class ClockColumns(NamedTuple):
     moves_data: npt.NDArray[np.bool_]
 
 
-def slowed_columns(full: _Columns, share: float | Array, powered: float | Array, law: PowerLaw) -> ClockColumns:
+def slowed_columns(full: FullColumns, share: float | Array, powered: float | Array, law: PowerLaw) -> ClockColumns:
     """Estimates at a share of the full clock, or at those of several points, which are the columns' last dimension then.
 
     Args:

@@ -96,7 +96,7 @@ class Run:
                 one: estimate_kernels(self.lowered, one, self.estimators, first_named=named).holding(asked.data)
                 for one in dict.fromkeys(devices)
             }
-            return KernelsByPoint(points=tuple(each[one] for one in devices))  # type: ignore[return-value]
+            return KernelsByPoint.of_points([each[one] for one in devices])  # type: ignore[return-value]
         return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named).holding(asked.data)
 
     @cached_property

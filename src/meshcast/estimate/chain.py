@@ -146,7 +146,7 @@ def estimate_kernels(
     """
     chain = tuple(estimators)
     known = chain_answers(chain, device, first_named=first_named)
-    unique = _UNIQUE.of(lowered.schedule, None, lambda: _unique(lowered))
+    unique = unique_kernels(lowered)
     if not all(map(is_by_kernel, chain)):
         return _estimated(unique, device, chain, known, first_named=first_named)
     return known.programs.of(
@@ -155,6 +155,11 @@ def estimate_kernels(
 
 
 _UNIQUE: KeptBeside[dict[CostKey, Kernel]] = KeptBeside()
+
+
+def unique_kernels(lowered: LoweredProgram) -> dict[CostKey, Kernel]:
+    """The compute kernels of a program, of equal ones the last."""
+    return _UNIQUE.of(lowered.schedule, None, lambda: _unique(lowered))
 
 
 def _unique(lowered: LoweredProgram) -> dict[CostKey, Kernel]:
@@ -184,7 +189,7 @@ def _estimated(
     for key, kernel in unique.items():
         place = known.places.get(key)
         if place is None:
-            place = known.places[key] = _place(kernel, device, estimators, known, first_named=first_named)
+            place = known.places[key] = place_of(kernel, device, estimators, known, first_named=first_named)
         batches.setdefault(place[0], []).append(kernel)
         if place[1]:
             warnings[place[1]] = None
@@ -196,7 +201,7 @@ def _estimated(
         new = [kernel for kernel in batch if kernel.cost_key not in kept]
         if new:
             estimates = asked_estimates(estimator, new, device)
-            _check(estimates, len(new), estimator.name)
+            check_estimates(estimates, (len(new),), estimator.name)
             known.rules[position] = estimates.gap, estimates.draw.law if estimates.draw is not None else None
             for kernel, answer in zip(new, _singles(estimates, estimator.name), strict=True):
                 kept[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code, device)
@@ -225,7 +230,7 @@ def _shaped(found: KernelEstimate, code: CodeShape, device: Device) -> KernelEst
     )
 
 
-def _place(
+def place_of(
     kernel: Kernel, device: Device, estimators: Sequence[Estimator], known: ChainAnswers, *, first_named: bool
 ) -> tuple[int, str]:
     """`_choose`, asked once for all kernels of a kind and type where no estimator looks at more than that."""
@@ -269,19 +274,24 @@ def answering(kernel: Kernel, device: Device, estimators: Sequence[Estimator], *
     return _choose(kernel, device, estimators, first_named)[0]
 
 
-def _check(estimates: Estimates, count: int, name: str) -> None:
+def check_estimates(estimates: Estimates, shape: tuple[int, ...], name: str) -> None:
+    """Sees to it that answers are numbers, as many as there should be.
+
+    Raises:
+        UnsupportedError: They are not.
+    """
     columns: tuple[Array, ...] = (
         estimates.time, estimates.low, estimates.high, estimates.compute_time, estimates.memory_time,
         estimates.overhead, estimates.energy, estimates.cores,
     )  # fmt: skip
     if any(not isinstance(column, np.ndarray) or column.dtype.kind not in "fiu" for column in columns):
         raise UnsupportedError(f"the estimator {name!r} returned times that are no arrays of numbers", where=name)
-    if any(column.shape != (count,) or not np.all(np.isfinite(column)) or np.any(column < 0) for column in columns):
+    if any(column.shape != shape or not np.all(np.isfinite(column)) or np.any(column < 0) for column in columns):
         raise UnsupportedError(
             f"the estimator {name!r} returned times that are not finite, non-negative numbers", where=name
         )
     if (
-        len(estimates.origin) != count
+        len(estimates.origin) != shape[0]
         or np.any(estimates.low > estimates.time)
         or np.any(estimates.time > estimates.high)
     ):
@@ -360,11 +370,11 @@ def slowed_columns(full: FullColumns, share: float | Array, powered: float | Arr
         cores,
         np.minimum(full.overhead * slower, np.maximum(0.0, time - np.maximum(cores, memory))),
         law.joules_of(full.dynamic_energy, full.static_energy, time, powered),
-        _move_data(computing, memory, cores),
+        moving_data(computing, memory, cores),
     )
 
 
-def _move_data(compute: Array, memory: Array, cores: Array) -> npt.NDArray[np.bool_]:
+def moving_data(compute: Array, memory: Array, cores: Array) -> npt.NDArray[np.bool_]:
     """Which kernels move data rather than compute, as `limiting` says of one."""
     moves: npt.NDArray[np.bool_] = compute < np.maximum(memory, np.where(cores > compute, cores, 0.0))
     return moves
@@ -386,7 +396,7 @@ def _singles(estimates: Estimates, estimator: str) -> list[KernelEstimate]:
         draw.clocked if draw is not None else none,
         draw.dynamic if draw is not None else none,
         draw.static if draw is not None else estimates.energy,
-        _move_data(estimates.compute_time, estimates.memory_time, estimates.cores),
+        moving_data(estimates.compute_time, estimates.memory_time, estimates.cores),
     )
     listed = (column.tolist() for column in columns)
     return [_single(None, estimator, *values) for values in zip(estimates.origin, *listed, strict=True)]

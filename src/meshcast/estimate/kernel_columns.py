@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,6 +90,23 @@ def at_clocks(full: EstimatedKernels, share: NumberColumn) -> KernelColumns:
     return KernelsByPoint.alike(full).at_clock(share)
 
 
+class PointAnswers(NamedTuple):
+    """One kernel's answers at the full clock, an array with a place for each point of each."""
+
+    time: Array
+    low: Array
+    high: Array
+    compute_time: Array
+    memory_time: Array
+    core_time: Array
+    overhead: Array
+    clocked: Array
+    dynamic_energy: Array
+    static_energy: Array
+    energy: Array
+    moves_data: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelsByPoint:
     """Kernels at the full clock on devices of different numbers.
@@ -136,6 +153,21 @@ class KernelsByPoint:
             gap=column_of([each.gap for each in points]),
             law=first.law,
             estimators=first.estimators,
+        )
+
+    @classmethod
+    def of_rows(cls, answers: Mapping[CostKey, PointAnswers], gap: Any, law: PowerLaw, name: str) -> KernelsByPoint:
+        """Answers that one estimator has given for all points at once."""
+        rows = list(answers.values())
+        full = {each: np.stack([getattr(row, each) for row in rows]) for each in FullColumns.__slots__}
+        return cls(
+            rows={key: row for row, key in enumerate(answers)},
+            full=FullColumns(**full),
+            energy=np.stack([row.energy for row in rows]),
+            moves_data=np.stack([row.moves_data for row in rows]),
+            gap=gap,
+            law=law,
+            estimators=frozenset({name}),
         )
 
     @classmethod

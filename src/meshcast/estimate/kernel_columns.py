@@ -8,7 +8,7 @@ kernel of each point.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -252,6 +252,13 @@ class DrawByPoint:
         found: Array = time * self.law.slowdown(clocked, shares[:, None])
         return found
 
+    def _law_at(self, places: Sequence[int]) -> PowerLaw:
+        """How power follows the clock at some points, for arrays with a row for each of them."""
+        least = self.law.least_watts
+        if not isinstance(least, NumberColumn):
+            return self.law
+        return replace(self.law, least_watts=NumberColumn(least.values[places][:, None]))  # type: ignore[arg-type]
+
     def settled(
         self, counts: Array, devices: Sequence[Device], clocks: Clocks, rests: Sequence[float], places: Sequence[int]
     ) -> list[float]:
@@ -276,7 +283,7 @@ class DrawByPoint:
             times = self._times(some, shares)
             powered = np.array([each**self.law.frequency_power for each in shares.tolist()])[:, None]
             dynamic, static = (each if len(each) == 1 else each[some] for each in (self.dynamic, self.static))
-            joules = _dots(counts, self.law.joules_of(dynamic, static, times, powered))
+            joules = _dots(counts, self._law_at(some).joules_of(dynamic, static, times, powered))
             for place, drawn, lasting in zip(some, joules, _dots(counts, times), strict=True):
                 limit, window = of[place]
                 try:

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from meshcast.base import by_point
+from meshcast.base import by_point, raw
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.estimator import Array, Clocks
 from meshcast.hardware import Device
@@ -87,7 +87,7 @@ class PowerLaw:
 
     def joules_of(self, dynamic: Number, static: Number, time: Number, powered: float | Array) -> Number:
         """The same by `s^k`, of one clock or of several."""
-        drawn, least = dynamic * powered + static, self.least_watts * time
+        drawn, least = dynamic * powered + static, raw(self.least_watts) * time
         joules: Any = max(drawn, least) if isinstance(time, float) else np.maximum(drawn, least)
         found: Number = joules
         return found

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -70,6 +71,7 @@ class Tally:
         probes: Works about layers.
         below_bounds: Points whose step came out below their bound. None should: where one does, a bound is wrong, and so may be
             what was left out by it.
+        alone: Points that differ from others in hardware alone and were not worked out with them, by why not.
     """
 
     space: int = 0
@@ -78,6 +80,13 @@ class Tally:
     bounded: int = 0
     probes: int = 0
     below_bounds: int = 0
+    alone: Counter[str] = field(default_factory=Counter)
+
+    def note(self, outcome: Outcome) -> None:
+        """Counts a point that was predicted."""
+        self.evaluated += 1
+        if outcome.alone is not None:
+            self.alone[outcome.alone] += 1
 
 
 @dataclass(kw_only=True)
@@ -365,7 +374,7 @@ class BestFirst:
 
     def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:
         """Notes what came of a point."""
-        self.tally.evaluated += 1
+        self.tally.note(outcome)
         if outcome.step_time_s is not None and outcome.step_time_s * (1 + ROUNDING) < candidate.bound.time_s:
             self.tally.below_bounds += 1
         combination, known = candidate.bounder.combination, candidate.bounder.known

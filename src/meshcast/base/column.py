@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 Sign = Literal["<=", ">="]
 
 
-class OneByOneError(Exception):
+class OneByOneError(TypeError):
     """Something that is asked of one point alone: the numbers of several have no text, are not rounded, and key no table."""
 
 

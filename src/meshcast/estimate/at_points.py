@@ -62,7 +62,7 @@ def _at_once(
     several = getattr(estimator, "answers_several", None)
     if not is_by_kernel(estimator) or several is None or not several(devices[0]):
         raise OneByOneError(f"{estimator.name} answers for one device at a time")
-    kept, rules = _ANSWERS.of(device, estimator, lambda: ({}, {}))
+    kept, rules = _ANSWERS.of(device, (estimator,), lambda: ({}, {}))
     new = [kernel for key, kernel in unique.items() if key not in kept]
     if new:
         with np.errstate(divide="raise", invalid="raise"):

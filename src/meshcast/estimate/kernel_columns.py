@@ -205,7 +205,8 @@ class KernelsByPoint:
         places = [self.rows[kernel.cost_key] for kernel in kernels]
         full = self.full
         wanted = (full.time, full.clocked, full.dynamic_energy, full.static_energy)
-        return DrawByPoint(*(np.ascontiguousarray(each[places].T) for each in wanted), self.law)
+        time, clocked, dynamic, static = (np.ascontiguousarray(each[places].T) for each in wanted)
+        return DrawByPoint(time, clocked, dynamic, static, self.law)
 
     def at_clock(self, share: Any) -> KernelColumns:
         """The same kernels at shares of the full clock; at the full one they are what they are."""
@@ -257,7 +258,7 @@ class DrawByPoint:
         least = self.law.least_watts
         if not isinstance(least, NumberColumn):
             return self.law
-        return replace(self.law, least_watts=NumberColumn(least.values[places][:, None]))  # type: ignore[arg-type]
+        return replace(self.law, least_watts=NumberColumn(least.values[places][:, None]))
 
     def settled(
         self, counts: Array, devices: Sequence[Device], clocks: Clocks, rests: Sequence[float], places: Sequence[int]

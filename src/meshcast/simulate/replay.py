@@ -237,9 +237,7 @@ class RanksAgain:
         self._ways = _WAYS.of(plan, (rates is None, contention is None, host_rate), Ways)
         seconds, shares, taken = _raw_network(network, contention)
         self._times = kernels.by_key, raw(kernels.gap), seconds, shares, taken
-        self._taken: list[
-            tuple[_Way, Mask, Slots]
-        ] = []  # ways, the points that go each, and what its first lines came to
+        self._taken: list[_Taken] = []
         self._length: Length | None = None
 
     def length(self, block: BlockPlan) -> Length:

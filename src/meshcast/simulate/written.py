@@ -22,8 +22,10 @@ Kernels = EstimatedKernels | KernelColumns | KernelsByPoint
 
 def _value(number: Any, place: int) -> Any:
     """A number's value at a point."""
+    if isinstance(number, np.ndarray) and number.ndim:
+        return number[place].item()
     if isinstance(number, np.ndarray | np.generic):
-        return number[place].item() if number.ndim else number.item()
+        return number.item()
     return at_place(number, place)
 
 

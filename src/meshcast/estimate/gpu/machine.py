@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from meshcast.base import KeptBeside, NumberColumn, larger, largest, made_quickly
@@ -188,5 +188,6 @@ class GpuMachine:
         p, powers = self.parameters.overlap, 0.0
         for each in seconds:
             powers += (each / longest) ** p
-        joined = longest * powers ** (1 / p)
-        return joined if isinstance(joined, NumberColumn) else float(joined)
+        joined: Any = longest * powers ** (1 / p)
+        found: float = joined if isinstance(joined, NumberColumn) else float(joined)
+        return found

@@ -67,7 +67,7 @@ def test_what_is_no_operation_fails() -> None:
 def test_what_is_asked_of_one_point_alone_says_so() -> None:
     for ask in (float, str, int, round, math.ceil, "{:.2f}".format):
         with pytest.raises(OneByOneError):
-            ask(column(1.0, 2.0))  # type: ignore[operator]
+            ask(column(1.0, 2.0))
 
 
 def test_powers_are_those_of_floats_and_rows_have_a_place_for_each_point() -> None:

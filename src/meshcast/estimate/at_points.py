@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshcast.base import KeptBeside, OneByOneError
-from meshcast.estimate.chain import check_estimates, estimate_kernels, moving_data, place_of, unique_kernels
+from meshcast.estimate.chain import check_estimates, estimate_kernels, place_of, unique_kernels
+from meshcast.estimate.clock_columns import moving_data
 from meshcast.estimate.estimator import Estimator
 from meshcast.estimate.kernel_columns import KernelsByPoint, PointAnswers
 from meshcast.estimate.known_answers import ChainAnswers, is_by_kernel

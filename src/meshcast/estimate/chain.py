@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import KeptBeside, NumberColumn, UnsupportedError, copier, made_quickly
+from meshcast.estimate.clock_columns import FullColumns, moving_data, slowed_columns
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.known_answers import ChainAnswers, chain_answers, is_by_kernel
 from meshcast.estimate.plug_ins import asked_estimates, asked_support
@@ -306,22 +306,6 @@ def _with_shares(found: KernelEstimate, shares: ValueShares, law: PowerLaw) -> K
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FullColumns:
-    """Estimates at the full clock as columns."""
-
-    time: Array
-    low: Array
-    high: Array
-    compute_time: Array
-    memory_time: Array
-    core_time: Array
-    overhead: Array
-    clocked: Array
-    dynamic_energy: Array
-    static_energy: Array
-
-
 _COLUMNS: KeptBeside[FullColumns] = KeptBeside()  # each clock of a step asks for them
 
 
@@ -333,51 +317,6 @@ def columns_of_full(kernels: EstimatedKernels) -> FullColumns:
 def _columns(found: tuple[KernelEstimate, ...]) -> FullColumns:
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(found))
     return FullColumns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(FullColumns)})
-
-
-class ClockColumns(NamedTuple):
-    """What a clock changes of estimates, in the order of `_clocked`."""
-
-    time: Array
-    low: Array
-    high: Array
-    compute_time: Array
-    core_time: Array
-    overhead: Array
-    energy: Array
-    moves_data: npt.NDArray[np.bool_]
-
-
-def slowed_columns(full: FullColumns, share: float | Array, powered: float | Array, law: PowerLaw) -> ClockColumns:
-    """Estimates at a share of the full clock, or at those of several points, which are the columns' last dimension then.
-
-    Args:
-        full: At the full clock.
-        share: Of it.
-        powered: The share to the power by which energies follow it.
-        law: How power follows the clock.
-    """
-    computed, memory = full.compute_time, full.memory_time
-    slower = law.slowdown(full.clocked, share)
-    time = full.time * slower
-    cores = np.minimum(time, np.maximum(computed, full.core_time) / share)
-    computing = np.minimum(time, computed / share)
-    return ClockColumns(
-        time,
-        full.low * slower,
-        full.high * slower,
-        computing,
-        cores,
-        np.minimum(full.overhead * slower, np.maximum(0.0, time - np.maximum(cores, memory))),
-        law.joules_of(full.dynamic_energy, full.static_energy, time, powered),
-        moving_data(computing, memory, cores),
-    )
-
-
-def moving_data(compute: Array, memory: Array, cores: Array) -> npt.NDArray[np.bool_]:
-    """Which kernels move data rather than compute, as `limiting` says of one."""
-    moves: npt.NDArray[np.bool_] = compute < np.maximum(memory, np.where(cores > compute, cores, 0.0))
-    return moves
 
 
 def _singles(estimates: Estimates, estimator: str) -> list[KernelEstimate]:

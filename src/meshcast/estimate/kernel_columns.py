@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshcast.base import KeptBeside, NumberColumn, UnsupportedError, column_of, raw
-from meshcast.estimate.chain import ClockColumns, EstimatedKernels, FullColumns, columns_of_full, slowed_columns
+from meshcast.estimate.chain import EstimatedKernels, columns_of_full
+from meshcast.estimate.clock_columns import ClockColumns, FullColumns, slowed_columns
 from meshcast.estimate.estimator import Array, Clocks
 from meshcast.estimate.power import LOWEST, PowerDraw, PowerLaw, fitting_looks, power_limit
 from meshcast.hardware import Device

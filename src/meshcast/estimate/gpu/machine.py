@@ -189,5 +189,4 @@ class GpuMachine:
         for each in seconds:
             powers += (each / longest) ** p
         joined: Any = longest * powers ** (1 / p)
-        found: float = joined if isinstance(joined, NumberColumn) else float(joined)
-        return found
+        return joined if isinstance(joined, NumberColumn) else float(joined)  # type: ignore[return-value]

@@ -174,8 +174,10 @@ def optimizers() -> Iterator[tuple[str, int, Run]]:
 
 def main() -> None:
     """Prints the lines."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    for group in (eager_calls, modules, optimizers):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="without layers, which compile")
+    quick = parser.parse_args().quick
+    for group in (eager_calls, optimizers) if quick else (eager_calls, modules, optimizers):
         for what, count, run in group():
             line = {"what": what, "count": count, "us": round(wall_us(run), 2), "kernels": kernels_of(run)}
             print(json.dumps(line | {"torch": torch.__version__}), flush=True)

@@ -6,7 +6,9 @@ FOLDER has `cases.py` (`CASES`, `build`). OUT gets `measurements.jsonl`, a row f
 have both rows are left out, so that an interrupted run goes on. Every case has a process of its own, which makes the module,
 compiles it and waits; `--warm` processes do that at a time, and nothing is timed meanwhile. Then one after the other is asked
 for its steps, eager and compiled, and ends: `wall_us` (a loop of steps, host clock), `event_us`, `busy_us`, `kernel_count` and
-`kernels` (three profiled steps), `peak_bytes` and `reserved_bytes` of the caching allocator.
+`kernels` (three profiled steps), `peak_bytes` and `reserved_bytes` of the caching allocator, and `host_us`: the host's time of
+each phase of a step whose device is idle when the phase begins (median of 11), which is what it takes to issue the phase
+wherever that is fewer launches than a stream holds.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +31,8 @@ from types import ModuleType
 from typing import Any
 
 MODES = ("eager", "compiled")
-STEPS, PROFILED = 20, 3
+STEPS, PROFILED, ISSUED = 20, 3, 11
+Mark = Callable[[str], None]  # called with the name of a phase when the host has issued it
 CASE_S = 240.0  # that one case may take in one stage
 
 
@@ -43,7 +47,11 @@ def cases_of(folder: Path) -> ModuleType:
     return module
 
 
-def steps_of(cases: ModuleType, name: str) -> dict[str, Callable[[], Any]]:
+def unmarked(phase: str) -> None:
+    """Takes no note."""
+
+
+def steps_of(cases: ModuleType, name: str) -> dict[str, Callable[..., Any]]:
     """One step of the case, eager and compiled: forward, or forward, backward and optimizer."""
     import torch
     import torch.nn.functional as F
@@ -58,24 +66,50 @@ def steps_of(cases: ModuleType, name: str) -> dict[str, Callable[[], Any]]:
     else:
         optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=True)
 
-    def infer(called: Any) -> Any:
+    def infer(called: Any, mark: Mark = unmarked) -> Any:
         with torch.no_grad():
-            return called(*args, **named)
+            found = called(*args, **named)
+        mark("forward")
+        return found
 
-    def train(called: Any) -> Any:
+    def train(called: Any, mark: Mark = unmarked) -> Any:
         optimizer.zero_grad(set_to_none=True)
+        mark("zero")
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=case.autocast is not None):
             found = called(*args, **named)
             loss = F.cross_entropy(found, *targets) if targets else found
+        mark("forward")
         loss.backward()
+        mark("backward")
         optimizer.step()
+        mark("optimizer")
         return loss
 
     step = train if case.train else infer
     return {"eager": partial(step, module), "compiled": partial(step, torch.compile(module))}
 
 
-def measured(step: Callable[[], Any]) -> dict[str, Any]:
+def issued(step: Callable[..., Any]) -> dict[str, float]:
+    """Microseconds of the host for each phase, begun with the device idle."""
+    import torch
+
+    spent: dict[str, list[float]] = defaultdict(list)
+    began = 0.0
+
+    def mark(phase: str) -> None:
+        nonlocal began
+        spent[phase].append(time.perf_counter() - began)
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+
+    for _ in range(ISSUED):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        step(mark)
+    return {phase: round(1e6 * statistics.median(each), 1) for phase, each in spent.items()}
+
+
+def measured(step: Callable[..., Any]) -> dict[str, Any]:
     """The figures of one step, warm."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -95,6 +129,7 @@ def measured(step: Callable[[], Any]) -> dict[str, Any]:
     torch.cuda.synchronize()
     wall_s = time.perf_counter() - began
     peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    host_us = issued(step)
     with profile(activities=[ProfilerActivity.CUDA]) as taken:
         for _ in range(PROFILED):
             step()
@@ -117,6 +152,7 @@ def measured(step: Callable[[], Any]) -> dict[str, Any]:
         "kernel_count": len(spans) / PROFILED,
         "peak_bytes": peak,
         "reserved_bytes": reserved,
+        "host_us": host_us,
         "warm_s": round(warm_s, 1),
         "kernels": [
             {"kernel": name[:160], "count": len(us) / PROFILED, "us": round(sum(us) / PROFILED, 2)}

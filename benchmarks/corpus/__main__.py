@@ -72,6 +72,7 @@ def each_by_itself(libraries: list[str], arguments: argparse.Namespace) -> int:
         command = [sys.executable, "-m", "benchmarks.corpus", "--library", library, "-o", str(arguments.output)]
         command += ["--limit", str(arguments.limit)] if arguments.limit is not None else []
         command += ["--list"] if arguments.list else []
+        command += ["--only", *arguments.only] if arguments.only else []
         failed += subprocess.run(command, check=False).returncode != 0
     return failed
 

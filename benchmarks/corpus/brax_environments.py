@@ -36,6 +36,7 @@ for name, backend, count in (
     ("hopper", "positional", 2048),
     ("inverted_double_pendulum", "generalized", 2048),
     ("reacher", "spring", 4096),
+    ("walker2d", "spring", 2048),
 ):
     BRAX.add(f"brax_{name}_{backend}_step", partial(environment, name, backend, count), "step")
 

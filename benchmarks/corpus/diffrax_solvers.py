@@ -150,3 +150,17 @@ def _() -> Call:
         ).ys
 
     return jax.vmap(one), (spec(4096, 2),)
+
+
+@DIFFRAX.program("diffrax_reaction_diffusion_step", "step", origin="helper")
+def _() -> Call:
+    def field(t: Any, state: Any, args: Any) -> Any:
+        u, v = state
+        spread = lambda x: sum(jnp.roll(x, s, a) for s in (1, -1) for a in (0, 1)) - 4 * x  # noqa: E731
+        return 0.16 * spread(u) - u * v * v + 0.035 * (1 - u), 0.08 * spread(v) + u * v * v - 0.1 * v
+
+    def run(u: Any, v: Any) -> Any:
+        term, solver = diffrax.ODETerm(field), diffrax.Heun()
+        return diffrax.diffeqsolve(term, solver, 0.0, 1.0, 1.0 / 16, (u, v), max_steps=17).ys
+
+    return run, (spec(1024, 1024), spec(1024, 1024))

@@ -77,3 +77,13 @@ def _() -> Call:
         return mixed.sample_and_log_prob(seed=key, sample_shape=(64,))
 
     return sampled, (spec(256, 16), spec(256, 16, 32), KEY)
+
+
+@DISTRAX.program("distrax_gaussian_posteriors_train", "train", origin="helper")
+def _() -> Call:
+    def loss(means: Any, factors: Any, points: Any) -> Any:
+        lower = jnp.tril(factors) + 8.0 * jnp.eye(factors.shape[-1])
+        made = distrax.MultivariateNormalTri(means, lower)
+        return -made.log_prob(points).mean() - 0.1 * made.entropy().mean()
+
+    return jax.grad(loss, argnums=(0, 1)), (spec(2048, 24), spec(2048, 24, 24), spec(2048, 24))

@@ -250,3 +250,48 @@ def _() -> Call:
 
     make = lambda key: (eqx.nn.Conv3d(1, 16, 5, padding=2, key=key), eqx.nn.Conv3d(16, 32, 3, padding=1, key=key))  # noqa: E731
     return inference(make, call, spec(4, 1, 64, 64, 64, dtype=BF16), dtype=BF16)
+
+
+@EQUINOX.program("equinox_conv1d_signals_train", "train", "f32", group="audio", origin="helper")
+def _() -> Call:
+    widths = (1, 64, 128, 256, 256)
+
+    def make(key: Any) -> Any:
+        keys = jax.random.split(key, 5)
+        convs = [eqx.nn.Conv1d(a, b, 9, 4, 4, key=keys[i]) for i, (a, b) in enumerate(itertools.pairwise(widths))]
+        return convs, eqx.nn.Linear(256, 35, key=keys[4])
+
+    def loss(model: Any, waves: Any, labels: Any) -> Any:
+        convs, last = model
+
+        def one(wave: Any) -> Any:
+            for conv in convs:
+                wave = jax.nn.relu(conv(wave))
+            return last(wave.mean(-1))
+
+        return cross_entropy(jax.vmap(one)(waves), labels)
+
+    return step(make, loss, spec(64, 1, 16000), integers(35, 64))
+
+
+@EQUINOX.program("equinox_lstm_language_train", "train", "f32", group="sequence", origin="helper")
+def _() -> Call:
+    def make(key: Any) -> Any:
+        keys = jax.random.split(key, 3)
+        table, cell = eqx.nn.Embedding(10000, 256, key=keys[0]), eqx.nn.LSTMCell(256, 512, key=keys[1])
+        return table, cell, eqx.nn.Linear(512, 10000, key=keys[2])
+
+    def loss(model: Any, tokens: Any) -> Any:
+        table, cell, last = model
+
+        def one(row: Any) -> Any:
+            def turn(carried: Any, x: Any) -> Any:
+                carried = cell(x, carried)
+                return carried, carried[0]
+
+            start = (jnp.zeros(512), jnp.zeros(512))
+            return jax.vmap(last)(jax.lax.scan(turn, start, jax.vmap(table)(row))[1])
+
+        return cross_entropy(jax.vmap(one)(tokens)[:, :-1], tokens[:, 1:])
+
+    return step(make, loss, integers(10000, 32, 64))

@@ -204,3 +204,47 @@ def _() -> Call:
 
     data = (integers(256, 20, 64, 84, 84, 4, dtype=jnp.uint8), integers(18, 20, 64), spec(20, 64))
     return step(loss, *data, optimizer=optax.chain(optax.clip_by_global_norm(40.0), optax.rmsprop(6e-4)))
+
+
+@HAIKU.program("haiku_mlp_mixer_train", "train", "f32", origin="helper")
+def _() -> Call:
+    def loss(images: Any, labels: Any) -> Any:
+        x = hk.Conv2D(256, 16, stride=16, padding="VALID")(images).reshape(images.shape[0], -1, 256)
+        for _ in range(6):
+            y = jnp.swapaxes(hk.LayerNorm(-1, True, True)(x), 1, 2)
+            y = hk.Linear(196)(jax.nn.gelu(hk.Linear(384)(y)))
+            x = x + jnp.swapaxes(y, 1, 2)
+            x = x + hk.Linear(256)(jax.nn.gelu(hk.Linear(1024)(hk.LayerNorm(-1, True, True)(x))))
+        return cross_entropy(hk.Linear(1000)(x.mean(1)), labels)
+
+    narrowed(hk.Linear, FULL)
+    return step(loss, spec(64, 224, 224, 3), integers(1000, 64))
+
+
+@HAIKU.program("haiku_conv3d_video_infer", "infer", "f32", origin="helper")
+def _() -> Call:
+    def logits(clips: Any) -> Any:
+        x = clips
+        for width, stride in ((32, (1, 2, 2)), (64, (2, 2, 2)), (128, (2, 2, 2))):
+            x = jax.nn.relu(hk.Conv3D(width, 3, stride=stride)(x))
+        return hk.Linear(400)(x.mean((1, 2, 3)))
+
+    narrowed(hk.Linear, FULL)
+    return inference(logits, spec(4, 16, 112, 112, 3))
+
+
+@HAIKU.program("haiku_perceiver_cross_attention_train", "train", "f32", origin="helper")
+def _() -> Call:
+    def loss(bytes_: Any, labels: Any) -> Any:
+        start = hk.initializers.VarianceScaling(0.1)
+        x = hk.Linear(128)(bytes_)
+        latents = jnp.broadcast_to(hk.get_parameter("latents", (256, 512), init=jnp.zeros), (bytes_.shape[0], 256, 512))
+        latents = latents + hk.MultiHeadAttention(8, 64, w_init=start)(latents, x, x)
+        for _ in range(4):
+            normal = hk.LayerNorm(-1, True, True)(latents)
+            latents = latents + hk.MultiHeadAttention(8, 64, w_init=start)(normal, normal, normal)
+            latents = latents + hk.Linear(512)(jax.nn.gelu(hk.Linear(1024)(hk.LayerNorm(-1, True, True)(latents))))
+        return cross_entropy(hk.Linear(100)(latents.mean(1)), labels)
+
+    narrowed(hk.Linear, FULL)
+    return step(loss, spec(8, 4096, 64), integers(100, 8))

@@ -94,3 +94,7 @@ def _() -> Call:
         return sum(jnp.square(v.data - target).mean() for v, target in zip(final, targets, strict=True))
 
     return jax.value_and_grad(loss), (abstract(arrays), abstract(arrays))
+
+
+CFD.add("jaxcfd_volumes_small_2d_step", partial(volumes, (256, 256), 4, **FAST), "step")
+CFD.add("jaxcfd_spectral_vorticity_large_step", partial(vorticity, 1024, 2, jnp.complex64), "step", "c64")

@@ -97,3 +97,9 @@ def _() -> Call:
     displacement, _ = space.periodic(20.0)
     radii = jnp.linspace(0.5, 5.0, 32)
     return quantity.pair_correlation(displacement, radii, sigma=0.1), (spec(1024, 3),)
+
+
+JAXMD.add(
+    "jaxmd_soft_sphere_neighbors", partial(with_neighbors, energy.soft_sphere_neighbor_list, 16384, 64, 8), "step"
+)
+JAXMD.add("jaxmd_nvt_lennard_jones_step", partial(dynamics, "nvt_nose_hoover", LENNARD, 4096, 2, kT=1.0), "step")

@@ -138,3 +138,32 @@ def _() -> Call:
         return jnp.square(weights[:, None] * values).sum()
 
     return jax.grad(loss, argnums=(0, 2)), (spec(262144), integers(32, 16384), spec(262144, 32))
+
+
+@JRAPH.program("jraph_gated_messages_train", "train", "f32")
+def _() -> Call:
+    def loss(batch: Any, labels: Any) -> Any:
+        x, width = hk.Linear(192)(batch.nodes), 192
+        for _ in range(4):
+            sent = hk.Linear(width)(x)[batch.senders]
+            gate = jax.nn.sigmoid(hk.Linear(width)(x)[batch.receivers] + hk.Linear(width)(batch.edges))
+            summed = jraph.segment_sum(sent * gate, batch.receivers, x.shape[0])
+            total = jraph.segment_sum(gate, batch.receivers, x.shape[0])
+            x = x + jax.nn.relu(hk.LayerNorm(-1, True, True)(hk.Linear(width)(x) + summed / (total + 1e-6)))
+        return cross_entropy(hk.Linear(6)(x), labels)
+
+    return step(loss, graph(23000, 92000, 128, 28, 4), integers(6, 23000))
+
+
+@JRAPH.program("jraph_max_pooling_sage_infer", "infer", "f32")
+def _() -> Call:
+    def logits(batch: Any) -> Any:
+        x = batch.nodes
+        for width in (256, 256, 47):
+            pooled = jraph.segment_max(
+                jax.nn.relu(hk.Linear(128)(x))[batch.senders], batch.receivers, x.shape[0], indices_are_sorted=False
+            )
+            x = jax.nn.relu(hk.Linear(width)(jnp.concatenate([x, pooled], -1)))
+        return x
+
+    return inference(logits, graph(100000, 600000, 1, 100))

@@ -95,7 +95,7 @@ CSP = {
     "image_shape": (224, 224, 3),
 }
 # These keep arrays that are no variables, or read numbers back while they are made.
-ASKING = ("SwinTransformer", "Gemma3", "ViT", "ViTDet")
+ASKING = ("SwinTransformer", "Gemma", "Gemma3", "ViT", "ViTDet")
 VISION = "vision"
 for name, mode, dtype, batch, length, group, sizes in (
     ("Bert", "train", "mixed", 32, 256, "llm", encoder(6, 512)),
@@ -212,6 +212,11 @@ for name, mode, dtype, batch, length, group, sizes in (
     ),
     ("ResNet", "train", "f32", 32, 0, VISION, RESNET_D),
     ("CSPNet", "infer", "bf16", 64, 0, VISION, CSP),
+    ("XLMRoberta", "train", "mixed", 16, 256, "llm", encoder(6, 768, 64000)),
+    ("Llama", "train", "bf16", 4, 1024, "llm", decoder(6, 1024, 32000, 4, 2816)),
+    ("GPT2", "train", "f32", 4, 512, "llm", encoder(6, 768, 50257)),
+    ("Qwen", "infer", "f32", 4, 512, "llm", decoder(6, 896, 32000, 2, 4864)),
+    ("Gemma", "infer", "f16", 8, 512, "llm", decoder(6, 1024, 32000, 1, 4096, head_dim=256)),
 ):
     made = partial(backbone, name, mode, batch, length, sizes)
     HUB.add(
@@ -243,6 +248,7 @@ for name, dtype, batch, length, heads, head, sizes in (
     ("Llama3", "bf16", 16, 2048, 8, 64, decoder(8, 1024, 32000, 8, 2816)),
     ("Gemma", "f32", 8, 1024, 1, 256, decoder(6, 1024, 32000, 1, 4096, head_dim=256)),
     ("Qwen3", "bf16", 32, 1024, 4, 128, decoder(8, 768, 32000, 4, 2304, head_dim=128)),
+    ("Mistral", "bf16", 8, 512, 4, 64, decoder(8, 1024, 32000, 4, 3584, sliding_window=512)),
 ):
     kept = BF16 if dtype == "bf16" else jnp.float32
     make = partial(decoding, name, sizes, batch, length, heads, head, kept)

@@ -105,6 +105,10 @@ for name, mode, dtype, batch, size in (
     ("ConvNeXtSmall", "infer", "bf16", 64, 224),
     ("VGG19", "infer", "f32", 16, 224),
     ("DenseNet169", "infer", "f32", 16, 224),
+    ("ResNet152", "train", "mixed", 32, 224),
+    ("NASNetLarge", "infer", "mixed", 16, 331),
+    ("EfficientNetB3", "infer", "f32", 32, 300),
+    ("VGG16", "train", "f32", 32, 224),
 ):
     KERAS.add(
         f"keras_{name.lower()}_{mode}",
@@ -258,3 +262,44 @@ def _() -> Call:
     )
     model.quantize("int8")
     return inference_of(model, spec(512, 2048))
+
+
+@example("keras_autoencoder_denoising_train", "train", "f32", "vision")
+def _() -> Call:
+    images = keras.Input((128, 128, 1))
+    x = images
+    for width in (32, 64):
+        x = layers.MaxPooling2D(padding="same")(layers.Conv2D(width, 3, activation="relu", padding="same")(x))
+    for width in (64, 32):
+        x = layers.Conv2DTranspose(width, 3, strides=2, activation="relu", padding="same")(x)
+    model = keras.Model(images, layers.Conv2D(1, 3, activation="sigmoid", padding="same")(x))
+
+    def binary(y: Any, outputs: Any) -> Any:
+        return keras.ops.mean(keras.losses.binary_crossentropy(y, outputs))
+
+    return step_of(model, binary, spec(128, 128, 128, 1), spec(128, 128, 128, 1))
+
+
+@example("keras_timeseries_transformer_train", "train", "f32", "sequence")
+def _() -> Call:
+    series = keras.Input((500, 1))
+    x = series
+    for _ in range(4):
+        attended = layers.MultiHeadAttention(4, 256, dropout=0.25)(x, x)
+        x = layers.LayerNormalization()(layers.Dropout(0.25)(attended)) + x
+        hidden = layers.Dropout(0.25)(layers.Conv1D(4, 1, activation="relu")(x))
+        x = layers.LayerNormalization()(layers.Conv1D(1, 1)(hidden)) + x
+    x = layers.Dense(128, activation="relu")(layers.GlobalAveragePooling1D(data_format="channels_first")(x))
+    model = keras.Model(series, layers.Dense(2, activation="softmax")(layers.Dropout(0.4)(x)))
+    return step_of(model, classes, spec(64, 500, 1), integers(2, 64))
+
+
+@example("keras_video_cnn_gru_infer", "infer", "mixed", "vision")
+def _() -> Call:
+    frames = keras.Input((16, 112, 112, 3))
+    x = frames
+    for width, stride in ((32, 2), (64, 2), (128, 2)):
+        x = layers.TimeDistributed(layers.Conv2D(width, 3, strides=stride, padding="same", activation="relu"))(x)
+    x = layers.TimeDistributed(layers.GlobalAveragePooling2D())(x)
+    x = layers.Bidirectional(layers.GRU(128))(x)
+    return inference_of(keras.Model(frames, layers.Dense(101, activation="softmax")(x)), spec(32, 16, 112, 112, 3))

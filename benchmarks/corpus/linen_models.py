@@ -325,3 +325,66 @@ LINEN.add(
     group="llm",
     origin="helper",
 )
+
+
+class MaskedBlocks(nn.Module):
+    """A gated causal convolution network over pixels, in the manner of the pixelcnn example."""
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        """Logits of 256 values a pixel."""
+        x = nn.Conv(96, (3, 3), padding=((2, 0), (1, 1)))(x)
+        for _ in range(5):
+            y = nn.Conv(192, (2, 3), padding=((1, 0), (1, 1)))(nn.elu(jnp.concatenate([x, -x], -1)))
+            a, b = jnp.split(y, 2, -1)
+            x = x + a * nn.sigmoid(b)
+        return nn.Conv(256, (1, 1))(nn.elu(x))
+
+
+LINEN.add(
+    "linen_pixelcnn_train",
+    lambda: step(MaskedBlocks(), cross_entropy, (spec(32, 32, 32, 3),), integers(256, 32, 32, 32)),
+    "train",
+)
+
+
+class Wmt(nn.Module):
+    """Encoder and decoder with cross-attention, after the wmt example."""
+
+    @nn.compact
+    def __call__(self, source: Any, target: Any) -> Any:
+        """Logits of the target's next tokens."""
+        table = nn.Embed(32000, 512, dtype=BF16)
+        x, y = table(source), table(target)
+        for _ in range(3):
+            x = Block(512, 8, BF16)(x, None)
+        mask = nn.make_causal_mask(target)
+        for _ in range(3):
+            y = Block(512, 8, BF16)(y, mask)
+            y = y + nn.MultiHeadDotProductAttention(8, BF16, deterministic=True)(nn.LayerNorm(dtype=BF16)(y), x)
+        return table.attend(y).astype(jnp.float32)
+
+
+@LINEN.program("linen_wmt_cross_train", "train", "mixed", group="llm")
+def _() -> Call:
+    tokens = integers(32000, 32, 128)
+    return step(Wmt(), cross_entropy, (tokens, tokens), tokens)
+
+
+class Gates(nn.Module):
+    """Graph convolutions over an adjacency in one array, after the ogbg example's dense form."""
+
+    @nn.compact
+    def __call__(self, nodes: Any, near: Any) -> Any:
+        """A number a graph."""
+        x = nn.Dense(256)(nodes)
+        for _ in range(5):
+            message = jnp.einsum("bij,bjd->bid", near, nn.relu(nn.Dense(256)(x)))
+            x = nn.LayerNorm()(x + nn.relu(nn.Dense(256)(jnp.concatenate([x, message], -1))))
+        return nn.Dense(1)(x.mean(1))
+
+
+@LINEN.program("linen_dense_graphs_train", "train", "f32", group="graph", origin="helper")
+def _() -> Call:
+    loss = lambda out, y: jnp.square(out[:, 0] - y).mean()  # noqa: E731
+    return step(Gates(), loss, (spec(256, 64, 32), spec(256, 64, 64)), spec(256))

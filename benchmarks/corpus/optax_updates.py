@@ -92,6 +92,13 @@ for name, optimizer, params, dtype in (
     ("muon_stacked", contrib.muon(1e-3), stacked(6, 1024), "f32"),
     ("galore_gpt2_small", contrib.galore(1e-3, rank=64, update_proj_gap=1), transformer(2, 512, 8192), "f32"),
     ("prodigy_gpt2", contrib.prodigy(1.0), SMALL, "f32"),
+    (
+        "adamw_clipped_gpt2_medium",
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-4)),
+        transformer(24, 1024, 50257),
+        "f32",
+    ),
+    ("adagrad_bf16_stacked", optax.adagrad(1e-2), stacked(24, 1024, BF16), "bf16"),
     ("ademamix_stacked", contrib.ademamix(1e-3), stacked(12, 1024), "f32"),
     ("schedule_free_convolutional", contrib.schedule_free_adamw(1e-3), convolutional(), "f32"),
     (

@@ -3,14 +3,16 @@
     python examples/cross_architecture/published.py RUNS.csv
 
 `RUNS.csv` is laid out as `meshcast validate runs` reads it; the rows of hespas (ISPASS 2026) are taken: Llamas and ResNets on
-A100, H100, H200, B200 and TPU v3. Writes docs/cross-architecture-published.md.
+A100, H100, H200, B200 and TPU v3. What hespas itself predicts of them is in `data/published/hespas.csv`. Writes
+docs/cross-architecture-published.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -24,6 +26,12 @@ from meshcast.evidence.validate.measures import measure
 ROOT = Path(__file__).resolve().parents[2]
 FIDELITIES = ("roofline", "analytical", "simulated")
 SIDES = tuple(2**power for power in range(5, 14))
+HESPAS = ROOT / "data" / "published" / "hespas.csv"
+METHODS = {
+    "roofline": "its roofline, after XLA's passes",
+    "roofline-unoptimised": "its roofline, on the program as written",
+    "xla-profiled": "its blocks measured on the device",
+}
 DEVICES = ("v100-sxm2-32gb", "a100-sxm-80gb", "h100-sxm", "h200", "b200", "tpu-v3", "tpu-v4", "tpu-v6e")
 INTRODUCTION = """\
 # Products and published steps across architectures
@@ -107,7 +115,51 @@ def published(runs: Path) -> str:
     for fidelity in FIDELITIES:
         both = [(found[fidelity], measured[name]) for name, found in answers.items() if fidelity in found]
         lines.append(f"| {fidelity} | {len(both)} | {_summary(both)} |")
+    names = {row.id: f"{row.run.model} on {row.run.devices} {row.run.device}" for row in rows}
+    return "\n".join(lines) + "\n\n" + beside_hespas(names, measured, answers)
+
+
+def beside_hespas(
+    names: Mapping[str, str], measured: Mapping[str, float], answers: Mapping[str, Mapping[str, float]]
+) -> str:
+    """The tool's own predictions of these runs, as far as they are public, beside ours of the same runs."""
+    with HESPAS.open(newline="", encoding="utf-8") as rows:
+        theirs = [row for row in csv.DictReader(rows) if row["run"] in measured]
+    lines = [
+        "## Beside the tool's own predictions",
+        "",
+        "hespas's authors publish the measured steps above, and of their predictions those below (from where:",
+        "`data/published/README.md`). What covers `compute` has no collectives in it: a whole step takes longer still.",
+        "",
+        f"| run | measured s | hespas | covers | it predicts | {' | '.join(FIDELITIES)} |",
+        "|---|---:|---|---|---:|" + "---:|" * len(FIDELITIES),
+    ]
+    for row in theirs:
+        run, reference = row["run"], measured[row["run"]]
+        said = [_beside(value, reference) for value in _all_of(row, answers)]
+        lines.append(
+            f"| {names[run]} | {reference:g} | {METHODS[row['method']]} | {row['covers']} | {' | '.join(said)} |"
+        )
+    lines += [
+        "",
+        f"| geomean error | runs | hespas | {' | '.join(FIDELITIES)} |",
+        "|---|---:|" + "---:|" * (1 + len(FIDELITIES)),
+    ]
+    for method, covers in dict.fromkeys((row["method"], row["covers"]) for row in theirs):
+        chosen = [row for row in theirs if (row["method"], row["covers"]) == (method, covers)]
+        columns = zip(*(_all_of(row, answers) for row in chosen), strict=True)
+        references = [measured[row["run"]] for row in chosen]
+        errors = [
+            "-" if None in column else f"{measure(column, references).geomean_error:.1%}"
+            for column in map(list, columns)
+        ]
+        lines.append(f"| {METHODS[method]}: {covers} | {len(chosen)} | {' | '.join(errors)} |")
     return "\n".join(lines) + "\n"
+
+
+def _all_of(row: Mapping[str, str], answers: Mapping[str, Mapping[str, float]]) -> list[float | None]:
+    """Their seconds of a run, then ours in each fidelity."""
+    return [float(row["predicted_s"]), *(answers[row["run"]].get(fidelity) for fidelity in FIDELITIES)]
 
 
 def _beside(predicted: float | None, measured: float) -> str:

@@ -5,6 +5,7 @@
 Answers are kept in the run folder, cell by cell: interrupted or run again, it works out only what is missing, a fidelity that
 was installed since, say. All but `compiled` takes a minute of CPU time; there nearly all goes to real compilers, once for every
 program and device: what they made is kept by content, whatever else changes, and `--compile-limit` says how long one may take.
+What libtpu made of the training steps is in `compiled/`, and is put into the user's cache first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from programs import FOLDER, PROGRAMS
 
 from meshcast import Comparison, compare
+from meshcast.base import cache_folder, keep
 from meshcast.cli.patience import patience
 from meshcast.evidence.comparison.agreement import Agreement
 from meshcast.evidence.comparison.markdown import comparison_page
@@ -22,6 +24,7 @@ from meshcast.results.printer import percent
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "h200", "h100-sxm", "a100-sxm-80gb", "b200")
+COMPILED = Path(__file__).resolve().parent / "compiled"
 COMPILE_LIMIT_S = 1800.0  # ResNet-50's step takes XLA's GPU compiler a minute and a half on an idle core
 INTRODUCTION = """\
 # The same programs across architectures and fidelities
@@ -68,6 +71,7 @@ def main() -> None:
     )
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where the page and its plot go")
     asked = parser.parse_args()
+    keep_compiled()
     programs = [FOLDER / f"{name}.mlir.gz" for name in PROGRAMS]
     comparison = compare(
         programs, on=DEVICES, fidelities=asked.fidelity, folder=asked.folder, told=patience,
@@ -82,6 +86,18 @@ def main() -> None:
     print(
         f"{comparison}\n\nwrote {asked.docs / 'cross-architecture.md'} and {asked.docs / plot}; run folder {asked.folder}"
     )
+
+
+def keep_compiled() -> None:
+    """Puts what libtpu made of the steps where its adapter looks: by the hash of program, target, versions and flags.
+
+    Minutes to an hour of a compiler each. Another release of libtpu or jaxlib finds nothing under its own hash, and compiles.
+    """
+    for path in sorted(COMPILED.glob("*.json.gz")):
+        key = path.name.split(".")[2]
+        kept = cache_folder("xla-tpu") / key[:2] / f"{key}.json.gz"
+        if not kept.exists():
+            keep(kept, path.read_bytes())
 
 
 def findings_of(comparison: Comparison) -> list[str]:

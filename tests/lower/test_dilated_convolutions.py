@@ -84,3 +84,26 @@ def test_the_filter_gradient_of_a_transposed_layer_exchanges_its_operands() -> N
     found = [kernel.geometry for kernel, _ in kernels if isinstance(kernel.geometry, Convolution)][-1]
     assert max(found.kernel) >= 64
     assert found.lhs_dilation == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("padding", "spatial", "kernel", "dilation"),
+    [
+        ((2, 1), 129, 127, 1),  # three taps, as `SAME` doubles an image: zeros in and around both
+        ((2, 2), 128, 64, 2),  # even padding in the end: cuDNN dilates the filter itself
+    ],
+)
+def test_the_image_that_is_a_filter_has_zeros_where_padding_is_uneven(
+    padding: tuple[int, int], spatial: int, kernel: int, dilation: int
+) -> None:
+    """A layer of an autoencoder: its filter's gradient is a convolution of 129 x 129 by 127 x 127, as XLA's text has it."""
+    taps = jax.ShapeDtypeStruct((sum(padding),) * 2 + (64, 64), jnp.bfloat16)
+
+    def gradient(x: Any, w: Any) -> Any:
+        forward = convolve(padding, lhs=2)
+        return jax.grad(lambda taps: jnp.square(forward(x, taps)).astype(jnp.float32).sum())(w)
+
+    kernels = meshcast.capture(gradient, IMAGE, taps).workload().lower().schedule.walk()
+    found = [kernel.geometry for kernel, _ in kernels if isinstance(kernel.geometry, Convolution)][-1]
+    assert (found.in_spatial, found.kernel, found.rhs_dilation) == ((spatial,) * 2, (kernel,) * 2, (dilation,) * 2)
+    assert found.lhs_dilation == (1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.lower import Kernel
-from meshcast.lower.list_order import most_bytes, with_less_memory
+from meshcast.lower.list_order import least_bytes, made_bytes, most_bytes, with_less_memory
 from meshcast.lower.small_kernels import memset
 from meshcast.workload.graph import Tensor
 from tests.simulate.schedules import exchange, kernel, update
@@ -23,9 +23,12 @@ def test_chains_run_one_after_the_other() -> None:
     held = frozenset({0, 14, 15})
     made = [kernel([0], [1, 11]), kernel([0], [2, 12])]
     used = [kernel([1, 11], [14]), kernel([2, 12], [15])]
-    assert most_bytes([*made, *used], TENSORS, held) == 2020
+    sizes = made_bytes([*made, *used], TENSORS, held)
+    assert sizes == {1: 1000, 11: 10, 2: 1000, 12: 10}
+    assert least_bytes([*made, *used], sizes) == 1010
+    assert most_bytes([*made, *used], sizes) == 2020
     assert writes([*made, *used], held) == [1, 14, 2, 15]
-    assert most_bytes([made[0], used[0], made[1], used[1]], TENSORS, held) == 1010
+    assert most_bytes([made[0], used[0], made[1], used[1]], sizes) == 1010
 
 
 def test_what_only_grows_memory_waits_until_it_is_needed() -> None:
@@ -49,6 +52,11 @@ def test_an_order_that_saves_nothing_is_left_alone() -> None:
     steps = [kernel([0], [11]), kernel([0], [1]), kernel([11, 1], [2])]
     assert with_less_memory(steps, TENSORS, frozenset({0, 2})) == steps
     assert with_less_memory([], TENSORS, frozenset()) == []
+
+
+def test_what_nobody_reads_is_gone_after_its_step() -> None:
+    steps = [kernel([0], [1]), kernel([0], [2, 11]), kernel([2, 2], [3])]
+    assert most_bytes(steps, made_bytes(steps, TENSORS, frozenset({0, 3}))) == 1010
 
 
 def test_what_is_written_over_is_read_before() -> None:

@@ -60,7 +60,27 @@ def test_all_that_a_kernel_touches_must_fit() -> None:
     assert room(plain) == 8 * MiB
     assert room(product) == 16 * MiB
     steps = (touch("made", (0,), (5,)), replace(product, name="used"))
-    assert ages(Schedule(inputs=(0,), outputs=(5,), steps=steps))["used"] == ((rounded_age(16 * MiB), 8 * MiB),)
+    assert ages(Schedule(inputs=(0,), outputs=(1,), steps=steps))["used"] == ((rounded_age(16 * MiB), 8 * MiB),)
+
+
+def test_results_that_a_program_gives_back_take_no_room_on_chip() -> None:
+    product = touch("used", (5,), (4,), matrix=1.0)
+    assert room(product, frozenset({4})) == 8 * MiB
+    steps = (touch("made", (0,), (5,)), product)
+    assert ages(Schedule(inputs=(0,), outputs=(4,), steps=steps))["used"] == ((rounded_age(8 * MiB), 8 * MiB),)
+
+
+def test_arguments_that_are_read_again_are_told_to_their_first_reader_alone() -> None:
+    """Argument 5 is read by three kernels: its age for the second is what lies between and what that one touches."""
+    steps = (
+        touch("first", (5,), (1,)),
+        touch("between", (1,), (2,)),
+        touch("second", (5, 2), (3,)),
+        touch("last", (5,), (0,)),
+    )
+    found = with_reuse(Schedule(inputs=(5,), outputs=(0, 3), steps=steps), TENSORS)
+    again = {kernel.name: kernel.recency.again for kernel, _ in found.walk() if kernel.recency}
+    assert again == {"first": ((rounded_age((2 + 9) * MiB), 8 * MiB),), "between": (), "second": (), "last": ()}
 
 
 def weights_of(carried: int, weights: int) -> tuple[tuple[int, int], ...]:

@@ -41,6 +41,30 @@ def test_a_long_row_is_reduced_in_two_stages() -> None:
     assert kinds(lambda x: jnp.sum(x, 1), spec(256, 2**14)) == [KernelKind.REDUCTION]
 
 
+def test_pixels_and_channels_of_a_group_are_reduced_one_after_the_other() -> None:
+    """A group norm's sums: 1024 pixels, the longest that goes, then the eight channels of each of eight groups."""
+    one, two = kernels(lower_function(lambda x: jnp.sum(x, (1, 2, 4)), spec(32, 32, 32, 8, 8)))
+    assert one.geometry == Reduction(shape=(32, 1024, 8, 8), dims=(1,))
+    assert two.geometry == Reduction(shape=(32, 8, 8), dims=(2,))
+    assert one.written_bytes == two.read_bytes == 32 * 8 * 8 * 4
+    assert two.vector_flops == pytest.approx(one.vector_flops / 1024)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "stages"),
+    [
+        ((64, 32, 128), (0, 2), 1),  # rows, over an outer dimension as well
+        ((64, 1, 128), (0, 2), 1),  # one row: what has one element is no dimension
+        ((64, 32, 6), (0, 2), 1),  # columns first; rows of six are added up in the thread that takes their sum
+        ((64, 32, 128, 32), (0, 2), 2),
+        ((8, 64, 4, 32, 2, 128), (1, 3, 5), 2),  # and 32 rows of two columns, which are a loop of a thread
+    ],
+)
+def test_what_lies_apart_is_reduced_by_stages(shape: tuple[int, ...], dims: tuple[int, ...], stages: int) -> None:
+    found = kinds(lambda x: jnp.sum(x, dims), spec(*shape))
+    assert found.count(KernelKind.REDUCTION) == stages
+
+
 def test_two_statistics_of_one_array_share_the_first_stage_only() -> None:
     def moments(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.sum(x, 0), jnp.sum(x * x, 0)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast.lower import Kernel, KernelKind
+from meshcast.lower import Kernel, KernelKind, row_layouts
 from meshcast.lower.coalescing import is_tiled, loaded_for_one
 from meshcast.lower.rewriting import LAID_OUT_ANEW
 from meshcast.workload import Cost, Op, OpKind, Tensor
@@ -42,6 +42,25 @@ def test_a_plain_bag_is_summed_as_it_is_gathered() -> None:
 def test_an_argument_keeps_its_order() -> None:
     made = kernels(lower_function(lambda x: jnp.sum(jnp.exp(x), axis=1), spec(512, 64, 128)))
     assert reductions(made) == [Reduction(shape=(512, 64, 128), dims=(1,))]
+
+
+def test_where_all_that_is_summed_has_an_order_nothing_else_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in most programs: what is summed is made of an argument, a product or something of another shape."""
+    asked: list[object] = []
+
+    def regions(*given: object) -> dict[int, object]:
+        asked.extend(given)
+        return {}
+
+    monkeypatch.setattr(row_layouts, "_regions", regions)
+
+    def step(x: jax.Array, w: jax.Array) -> jax.Array:
+        made = jnp.tanh(jnp.einsum("abc,cd->abd", x, w)) * 2.0
+        return jnp.sum(jnp.exp(x) + 1.0, axis=1) + jnp.sum(made * made, axis=1)
+
+    made = kernels(lower_function(step, spec(512, 64, 128), spec(128, 128)))
+    assert Reduction(shape=(512, 64, 128), dims=(1,)) in reductions(made)
+    assert not asked
 
 
 def test_a_sum_that_leaves_one_dimension_wishes_nothing() -> None:

@@ -173,6 +173,34 @@ class TestCompiling:
         compiler.compile_program(program, H200)
         assert seen == [compiler.TRITON, compiler.CUBLAS]
 
+    def test_several_devices_get_the_scheduler_that_hides_latency(
+        self, program: Program, answering: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from meshcast.cli.doctor import SHARDED_PRODUCT
+
+        hiding = {"xla_gpu_enable_latency_hiding_scheduler": "True"}
+        sharded = from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor")
+        seen = answering(*([ANSWER] * 4))
+        compiler.compile_program(program, H200)  # one device alone sends nothing
+        compiler.compile_program(sharded, H200)
+        compiler.compile_program(sharded, H200, hides_latency=False)  # is another entry of the cache
+        monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=false")
+        compiler.compile_program(sharded, H200)  # who sets the flag is not overruled
+        assert seen == [compiler.TRITON, {**compiler.TRITON, **hiding}, compiler.TRITON, compiler.TRITON]
+
+    @pytest.mark.parametrize(
+        ("scheduler", "hides"), [("latency-hiding", True), ("ideal", True), ("program", False), ("serial", False)]
+    )
+    def test_the_scheduler_that_is_asked_for_is_the_compilers(
+        self, scheduler: Any, hides: bool, answering: Any
+    ) -> None:
+        from meshcast.cli.doctor import SHARDED_PRODUCT
+
+        seen = answering(ANSWER)
+        sharded = from_bytes(SHARDED_PRODUCT.encode(), name="product", where="doctor")
+        predict(sharded, on="dgx-h200", lowering="compiled", scheduler=scheduler, levers=False)
+        assert ["xla_gpu_enable_latency_hiding_scheduler" in flags for flags in seen] == [hides]
+
     @pytest.mark.parametrize("failure", [ChildFailedError("INVALID: no such thing"), ChildCrashedError(-6, "check")])
     def test_a_refusal_or_crash_is_an_error_for_whoever_asked(
         self, failure: Exception, program: Program, answering: Any

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshcast.programs.pytorch.allocator import WORKSPACE, eager_peak
+from meshcast.programs.pytorch.allocator import BIASED_WORKSPACE, WORKSPACE, eager_peak
 from meshcast.programs.pytorch.code_shapes import UNROLLED, by_channel
 from meshcast.programs.pytorch.eager import eager_launches
 from meshcast.programs.pytorch.hosted import eager_host
@@ -145,6 +145,11 @@ def test_the_allocators_peak_is_in_blocks_of_512_bytes() -> None:
         call("mm", (w, w), (dense(8, 200, 200),)), held={9: "parameter"}, returned=(dense(8, 200, 200),)
     )
     assert eager_peak(product)["temporaries"] == WORKSPACE + -(-160000 // 512) * 512
+    biased = recording(
+        call("addmm", (dense(7, 200), w, w), (dense(8, 200, 200),)), held={7: "parameter", 9: "parameter"},
+        returned=(dense(8, 200, 200),),
+    )  # fmt: skip
+    assert eager_peak(biased)["temporaries"] == WORKSPACE + BIASED_WORKSPACE + -(-160000 // 512) * 512
 
 
 def test_the_host_does_views_before_the_next_launch() -> None:

@@ -86,3 +86,42 @@ def test_products_of_odd_rows_are_padded() -> None:
         recording(call("mm", (x, w), (out,)), held={0: "input", 1: "parameter"}, returned=(out,))
     ).launches()
     assert [launch.told[name] for name in ("m", "n", "k")] == [512, 1008, 512]
+
+
+def test_operands_of_odd_rows_are_copied_in_half_precision() -> None:
+    """A vocabulary of 1,001: the weight is copied with 1,008 columns, and there are both at the worst moment."""
+    x, w, out = (dense(i, *shape, dtype="bfloat16") for i, shape in enumerate([(512, 512), (512, 1001), (512, 1001)]))
+    step = Compiled(recording(call("mm", (x, w), (out,)), held={0: "input", 1: "parameter"}, returned=(out,)))
+    copy, product = step.launches()
+    assert copy.name == "triton_poi_fused_constant_pad_nd"
+    assert (copy.takes, copy.gives[0].shape) == ((w,), (512, 1008))
+    assert product.takes == (x, copy.gives[0])
+    result = -(-512 * 1001 * 2 // 512) * 512
+    assert step.peak()["temporaries"] == 512 * 1008 * 2 + result + (32 << 20)
+
+
+def test_sums_of_odd_length_have_both_operands_copied() -> None:
+    x, w, out = (dense(i, *shape, dtype="bfloat16") for i, shape in enumerate([(512, 1001), (1001, 512), (512, 512)]))
+    step = recording(call("mm", (x, w), (out,)), held={0: "input", 1: "parameter"}, returned=(out,))
+    *copies, product = Compiled(step).launches()
+    assert sorted(each.gives[0].shape for each in copies) == [(512, 1008), (1008, 512)]
+    assert product.told["k"] == 1008
+
+
+def test_a_poolings_indices_are_written_where_they_are_read_and_as_bytes() -> None:
+    """In inference they are not; for a backward pass they are offsets in the window, and what was pooled is kept as well."""
+    x, g = dense(0, 8, 64, 32, 32), dense(5, 8, 64, 16, 16)
+    active, pooled, indices = dense(1, 8, 64, 32, 32), dense(2, 8, 64, 16, 16), dense(3, 8, 64, 16, 16, dtype="int64")
+    forward = (
+        call("convolution", (x, dense(6, 64, 64, 1, 1)), (dense(7, 8, 64, 32, 32),)),
+        call("relu", (dense(7, 8, 64, 32, 32),), (active,)),
+        call("max_pool2d_with_indices", (active,), (pooled, indices)),
+    )
+    held = {0: "input", 5: "input", 6: "parameter"}
+    *_, last = Compiled(recording(*forward, held=held, returned=(pooled,))).launches()
+    assert last.gives == (pooled,)
+    gradient = dense(4, 8, 64, 32, 32)
+    back = call("max_pool2d_with_indices_backward", (g, active, indices), (gradient,), phase="backward")
+    made = Compiled(recording(*forward, back, held=held, returned=(pooled, gradient))).launches()
+    assert [view.dtype for launch in made for view in launch.gives].count("int8") == 1
+    assert active in [view for launch in made for view in launch.gives]

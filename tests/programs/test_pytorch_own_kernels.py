@@ -118,6 +118,13 @@ def test_causal_attention_of_fewer_queries_than_keys_is_not_flash_attentions() -
     assert choose_attention(query, key, key, None, 0.0, causal=True) == "efficient"
 
 
+def test_heads_of_keys_that_are_spread_over_queries_take_plain_products() -> None:
+    query, key = (torch.empty(2, heads, 64, 64, dtype=torch.bfloat16) for heads in (16, 1))
+    assert choose_attention(query, key, key, None, 0.0, causal=True) == "math"
+    assert choose_attention(query, key, key, None, 0.0, causal=True, grouped=True) == "cudnn"
+    assert choose_attention(query, query, query, None, 0.0, causal=True) == "cudnn"
+
+
 def test_attention_inside_a_module_is_the_chosen_kernel() -> None:
     with torch.device("meta"):
         module = torch.nn.MultiheadAttention(64, 4, batch_first=True, dtype=torch.bfloat16)

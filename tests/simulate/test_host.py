@@ -11,6 +11,7 @@ from meshcast.base.errors import UsageError
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, Schedule, Step
 from meshcast.simulate.host import HostCosts, issued_seconds, loose_launches
 from meshcast.workload.graph import Gemm
+from meshcast.workload.shapes import Transform
 
 COSTS = HostCosts(launch=5.0, convolution=25.0, graph=7.0, graph_kernel=0.5, relaunch=4.0, iteration=3.0)
 
@@ -54,6 +55,20 @@ def test_five_neighbours_share_a_graph() -> None:
 def test_a_convolution_ends_a_graph() -> None:
     steps = [*kernels(5), *kernels(1, KernelKind.CONVOLUTION), *kernels(2)]
     assert issued(*steps) == (7.0 + 2.5) + 25.0 + 10.0
+
+
+def test_transforms_and_solvers_end_a_graph_and_are_launched_alone() -> None:
+    """Of seven kernels around a transform in two dimensions no five are neighbours; the transform itself is two launches."""
+    transform = replace(
+        Kernel(name="fft", kind=KernelKind.OTHER, dtype="complex<f32>"),
+        geometry=Transform(kind="FFT", lengths=(64, 64), batch=1),
+    )
+    solver = Kernel(name="lu", kind=KernelKind.SOLVER, dtype="f32")
+    for call, launches in ((transform, 2), (solver, 1)):
+        steps = (*kernels(4), call, *kernels(3))
+        assert issued(*steps) == 5.0 * 8
+        assert loose_launches(Schedule(inputs=(), outputs=(), steps=steps)) == 7 + launches
+    assert issued(*kernels(5), solver) == (7.0 + 2.5) + 5.0
 
 
 def test_loop_bodies_are_issued_every_turn() -> None:

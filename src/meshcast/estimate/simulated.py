@@ -6,7 +6,8 @@ taken. Weights stay in the cells (`ws`), as in a TPU. What a convolution or a gr
 
 `compute = cycles / clock x passes`, where `passes` is the arrays' own rate over the peak of the type: f32 takes several bf16
 passes, i8 half of one.
-`memory = traffic / bandwidth`: half of the vector memory holds a square of accumulators while the other half is filled, so
+`memory = traffic / bandwidth`, what copies reach of it: half of the vector memory holds a square of accumulators while the
+other half is filled, so
 M x K is read once for every `side = sqrt(vmem / 2 / 4 B)` columns and K x N once for every `side` rows; what the kernel's
 fused ops move comes on top. Both overlap, and the array stalls where memory takes longer: `time = max(compute, memory)`.
 """
@@ -32,6 +33,8 @@ from meshcast.estimate.support import arithmetic_support
 from meshcast.estimate.systolic import ArrayBuffer, Layer, SystolicArray, simulate
 from meshcast.estimate.systolic.cycles import compute_cycles
 from meshcast.estimate.systolic.files import WORDS_PER_KB
+from meshcast.estimate.tpu.machine import TpuMachine
+from meshcast.estimate.tpu.parameters import shipped_tpu_calibration
 from meshcast.hardware import Device, TensorCores
 from meshcast.lower import Kernel
 
@@ -116,7 +119,7 @@ class Simulated:
             count * _passes(kernel, device) / device.clock_hz for count, kernel in zip(cycles, kernels, strict=True)
         )
         moved: Array = column(traffic(p, k, cores) for p, k in zip(products, kernels, strict=True))
-        memory = moved / device.memory_bandwidth
+        memory = moved / reached_bandwidth(device)
         time = np.maximum(compute, memory)
         flops: Array = column(k.matrix_flops for k in kernels)
         rates = [matrix_rate(k, device) for k in kernels]
@@ -166,12 +169,17 @@ class Simulated:
                 Term("passes", "passes", _passes(kernel, device)),
                 Term("arrays' time", "compute", compute, "s"),
                 Term("traffic", "B", traffic(product, kernel, cores), "B"),
-                Term("bandwidth", "W", device.memory_bandwidth, "B/s"),
+                Term("bandwidth that copies reach", "W", reached_bandwidth(device), "B/s"),
                 Term("memory's time", "mem = B/W", memory, "s"),
             ),
             time=time,
             limited_by=limiting(compute, memory, 0.0),
         )
+
+
+def reached_bandwidth(device: Device) -> float:
+    """Bytes per second that copies between memory and VMEM reach: a measured share of the data sheet's (`data/tpu.toml`)."""
+    return TpuMachine(device=device, parameters=shipped_tpu_calibration().parameters).bandwidth
 
 
 def _cores(device: Device) -> TensorCores:

@@ -38,11 +38,11 @@ from meshcast.lower.radix_sorts import sorted_by_radix as sorted_by_radix
 from meshcast.lower.ragged_products import RaggedProducts as RaggedProducts
 from meshcast.lower.scheduled import lower_hlo as lower_hlo
 from meshcast.lower.separate_layers import Layers as Layers
+from meshcast.lower.split_sums import summing_launches as summing_launches
 from meshcast.lower.splits import SPLIT_TILE as SPLIT_TILE
 from meshcast.lower.splits import padded_bytes as padded_bytes
 from meshcast.lower.splits import partial_bytes as partial_bytes
 from meshcast.lower.splits import split_parts as split_parts
-from meshcast.lower.splits import summing_launches as summing_launches
 from meshcast.lower.xla_gpu.installation import GPU_COMPILER as GPU_COMPILER
 from meshcast.lower.xla_gpu.installation import HOW_TO_INSTALL_GPU_COMPILER as HOW_TO_INSTALL_GPU_COMPILER
 from meshcast.lower.xla_gpu.installation import found_gpu_compiler as found_gpu_compiler

@@ -24,6 +24,7 @@ from meshcast.lower.kernel import Kernel, Step
 from meshcast.lower.layouts import with_laid_out_loops, with_laid_out_operands
 from meshcast.lower.list_order import with_less_memory
 from meshcast.lower.liveness import stepped_slices
+from meshcast.lower.loop_counters import with_single_counters
 from meshcast.lower.multi_output import merge_outputs
 from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
@@ -31,7 +32,7 @@ from meshcast.lower.ordering import order_for_memory
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
-from meshcast.lower.row_layouts import with_row_layouts
+from meshcast.lower.row_layouts import may_lay_out_rows, with_row_layouts
 from meshcast.lower.scatters import has_one_index, scatter_into_addends, with_simple_indices
 from meshcast.lower.siblings import merge_siblings
 from meshcast.lower.single_turns import turns_once, without_single_turns
@@ -41,6 +42,7 @@ from meshcast.lower.strides import is_counter, with_kept_strides
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
 from meshcast.lower.updates import kept_targets
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
+from meshcast.lower.whole_functions import is_written_out, with_whole_functions
 from meshcast.workload import Attention, Op, OpKind
 
 # Only these leave ops without readers: reversed filters, zeros and their scatters; beside them transposes that are undone,
@@ -62,6 +64,12 @@ def has_single_turns(draft: BlockDraft) -> bool:
 def inline_single_turns(draft: BlockDraft) -> None:
     """`without_single_turns`."""
     draft.block = without_single_turns(draft.block, draft.program.on_data)
+
+
+def merge_counters(draft: BlockDraft) -> None:
+    """`with_single_counters`."""
+    ops = tuple(with_single_counters(draft.block.ops, draft.values.tensors))
+    draft.block = replace(draft.block, ops=ops)
 
 
 def sink_constants(draft: BlockDraft) -> None:
@@ -152,6 +160,25 @@ def keep_strides(draft: BlockDraft) -> None:
     """`with_kept_strides`, without the counters that nobody reads then."""
     made = with_kept_strides(draft.ops, draft.values, draft.buffer)
     if len(made) > len(draft.ops):
+        draft.ops = made
+        drop_unread(draft)
+
+
+def has_row_wishes(draft: BlockDraft) -> bool:
+    """Whether a reduction of a block may have its operand in the order that it wishes (`may_lay_out_rows`)."""
+    summed = OpKind.REDUCE in draft.kinds
+    return summed and may_lay_out_rows(draft.ops, draft.kept, draft.values.tensors, draft.buffer)
+
+
+def has_written_out(draft: BlockDraft) -> bool:
+    """Whether a block has a part of a function that was written out."""
+    return OpKind.ELEMENTWISE in draft.kinds and any(map(is_written_out, draft.ops))
+
+
+def join_functions(draft: BlockDraft) -> None:
+    """`with_whole_functions`, without the constants that nobody reads then."""
+    made = with_whole_functions(draft.ops, draft.kept, draft.values, draft.buffer)
+    if len(made) < len(draft.ops):
         draft.ops = made
         drop_unread(draft)
 

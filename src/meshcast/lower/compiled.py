@@ -18,8 +18,8 @@ from meshcast.workload import ReadOptions, read_workload
 
 
 class _Compile(Protocol):
-    def __call__(self, program: Program, device: Device, *, limit_s: float | None) -> Compilation:
-        """A program compiled for a device; where there is a limit, within so many seconds."""
+    def __call__(self, program: Program, device: Device, *, limit_s: float | None, hides_latency: bool) -> Compilation:
+        """A program compiled for a device, within a limit of seconds, if any; whether exchanges start early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,14 @@ class _Compiler:
     why_not: Callable[[Device], str | None]
 
 
+def _for_tpu(program: Program, device: Device, *, limit_s: float | None, hides_latency: bool) -> Compilation:
+    """XLA:TPU's own scheduler starts exchanges early, and is not asked for less."""
+    return xla_tpu.compile_program(program, device, limit_s=limit_s)
+
+
 _COMPILERS = {
     "gpu": _Compiler(backend="xla-gpu", compile_program=xla_gpu.compile_program, why_not=xla_gpu.why_not),
-    "tpu": _Compiler(backend="xla-tpu", compile_program=xla_tpu.compile_program, why_not=xla_tpu.why_not),
+    "tpu": _Compiler(backend="xla-tpu", compile_program=_for_tpu, why_not=xla_tpu.why_not),
 }
 _WITHOUT = "use --lowering modelled"
 
@@ -51,6 +56,7 @@ def lower_compiled(
     mesh: Mapping[str, int] | None = None,
     options: ReadOptions | None = None,
     limit_s: float | None = None,
+    hides_latency: bool = True,
 ) -> LoweredProgram:
     """The kernels that a device runs for a program, as XLA decides them.
 
@@ -63,6 +69,7 @@ def lower_compiled(
         mesh: Axis sizes that replace the program's own.
         options: What the program's text cannot say.
         limit_s: How long compiling may take; None: as long as is usual, 5 minutes for GPUs and 2 hours for TPUs.
+        hides_latency: Whether XLA's latency-hiding scheduler orders a program over several GPUs; on TPUs it always does.
 
     Raises:
         UsageError: The program is partitioned already, or what was told about its loops does not fit XLA's.
@@ -78,7 +85,7 @@ def lower_compiled(
         raise UnsupportedError(_no_compiler(device), where="--lowering compiled", fix=_WITHOUT)
     whole = with_mesh(program, mesh)
     check_divisible(whole, whole.mesh)  # as JAX demands; XLA itself would pad
-    found = compiler.compile_program(whole, device, limit_s=limit_s)
+    found = compiler.compile_program(whole, device, limit_s=limit_s, hides_latency=hides_latency)
     local = from_bytes(found.hlo.encode(), name=program.name, where=program.source)
     same = len(local.arguments) == len(program.arguments)
     local = replace(

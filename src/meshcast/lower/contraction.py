@@ -110,6 +110,8 @@ def in_order(ops: Sequence[Op], reads: Callable[[Op], Collection[int]], buffer: 
     """
     producers = {value: index for index, op in enumerate(ops) for value in op.results}
     before = [_origins(reads(op), producers=producers, buffer=buffer) for op in ops]
+    if all([max(needed, default=-1) < index for index, needed in enumerate(before)]):
+        return list(ops)  # one sweep takes all, in the order they have
     after: list[list[int]] = [[] for _ in ops]
     missing = [len(needed) for needed in before]
     for index, needed in enumerate(before):

@@ -60,6 +60,8 @@ class ConvolutionRewriter:
                 self._once(op, OpKind.TRANSPOSE, value, (role,), before)
                 for value, role in ((rhs, "input"), (lhs, "filter"))
             )
+            if has_holes(exchanged):
+                lhs, rhs, exchanged = self._without_holes(op, exchanged, lhs, rhs, before)
             return [*before, resized(op, self._values, operands=(lhs, rhs), results=(result,), geometry=exchanged)]
         if is_forward_call(shape, reversed_filter=rhs in self._reversed) and has_holes(shape, padded=lhs in self._pads):
             lhs, rhs, shape = self._without_holes(op, shape, lhs, rhs, before)
@@ -219,7 +221,9 @@ def exchanged_operands(shape: Convolution) -> Convolution | None:
     """The convolution with input and filter exchanged, where XLA does so and no dilation is left in its input.
 
     `SwapConvOperands`: a filter that is larger than the input becomes the input. What dilated the input then dilates the filter,
-    and padding grows by what the input is larger; the other way round it is a convolution of the same numbers.
+    and padding grows by what the input is larger; the other way round it is a convolution of the same numbers. Layers of 3
+    and 5 taps that double an image have uneven padding then (1, 0; 2, 1), so that zeros are written (`has_holes`): the filter is
+    the whole smaller image with a zero between every two of its pixels.
     """
     dilated = max(shape.lhs_dilation, default=1) > 1 == max(shape.rhs_dilation, default=1)
     if not dilated or not is_filter_gradient(shape) or math.prod(shape.kernel) <= math.prod(shape.in_spatial):
@@ -228,7 +232,7 @@ def exchanged_operands(shape: Convolution) -> Convolution | None:
         return None
     longer = [(n - 1) * d + 1 - k for n, d, k in zip(shape.in_spatial, shape.lhs_dilation, shape.kernel, strict=True)]
     padding = tuple((more + low, more + high) for more, (low, high) in zip(longer, shape.padding, strict=True))
-    if any(low != high or low < 0 for low, high in padding):
+    if any(min(each) < 0 for each in padding):
         return None
     places = "".join(map(str, range(len(shape.kernel))))
     return replace(

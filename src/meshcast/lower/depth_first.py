@@ -31,9 +31,7 @@ def depth_first_order(before: Sequence[Set[int]], sizes: Sequence[int]) -> list[
         spare[at] = min(count, max(0, readers[at] - 1) + sum([spare[one] for one in earlier]))
         total[at] = min(whole, sizes[at] + sum([total[one] for one in earlier]))
 
-    def last_first(at: int) -> tuple[int, int, int]:
-        return spare[at], total[at], -at
-
+    last_first = list(zip(spare, total, range(0, -count, -1), strict=True)).__getitem__
     order: list[int] = []
     seen = [False] * count
     stack = [(at, False) for at in sorted([at for at in range(count) if not readers[at]], key=last_first)]

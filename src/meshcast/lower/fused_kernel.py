@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
+from meshcast.base import copier
 from meshcast.lower.access import Member, Transposes, cuts, fetched_shares
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
@@ -287,12 +287,14 @@ def merged(first: Kernel, second: Kernel) -> Kernel:
 def without_results(kernel: Kernel, unread: Collection[int], sizes: Sequence[Tensor]) -> Kernel:
     """A kernel that computes some of its results on the way only, as nobody else reads them (hlo_dce.cc)."""
     left = [place for place, value in enumerate(kernel.writes) if value not in unread]
-    return replace(
-        kernel,
-        writes=tuple([kernel.writes[place] for place in left]),
-        sources=tuple([kernel.sources[place] for place in left]) if kernel.sources else (),
-        written_bytes=kernel.written_bytes - sum([sizes[value].bytes for value in unread]),
+    writes = tuple([kernel.writes[place] for place in left])
+    sources = tuple([kernel.sources[place] for place in left]) if kernel.sources else ()
+    return _with_writes(
+        kernel, writes, sources, kernel.written_bytes - sum([sizes[value].bytes for value in unread]), None
     )
+
+
+_with_writes = copier(Kernel, "writes", "sources", "written_bytes", "_key")
 
 
 def _fetched(kernel: Kernel) -> int:

@@ -225,7 +225,7 @@ class _Sweep:
             return index in self._reads and self._is_faster(index, users, owners, asked)  # not one of several results
         if op.cost.transcendentals and not self._may_repeat(op, owners):
             return False
-        if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index):
+        if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index, owners):
             return False
         times = 0
         for root in owners:
@@ -308,11 +308,11 @@ class _Sweep:
                 return False
         return True
 
-    def _may_repeat_function(self, index: int) -> bool:
-        """XLA:TPU computes a slow function once, unless its operand takes clearly fewer bytes than its result."""
+    def _may_repeat_function(self, index: int, owners: frozenset[int]) -> bool:
+        """Whether a slow function may be computed inside several readers."""
         op = self._ops[index]
-        read = self._input_bytes(self._operands[index], op)
-        return self._rules.repeats_functions or 3 * read <= 2 * sum(self._tensors[value].bytes for value in op.results)
+        read, written = self._input_bytes(self._operands[index], op), sum(self._tensors[v].bytes for v in op.results)
+        return self._rules.repeats(read, written, frozenset(self._kinds[owner] for owner in owners))
 
     def _space(self, root: int) -> int:
         """Elements a fusion runs over."""

@@ -38,6 +38,20 @@ class Rules:
     tensors: int = 0  # of full size that a kernel may read; 0: any number
     timed: bool = False  # whether XLA:GPU's cost model says what is computed again
 
+    def repeats(self, read: int, written: int, readers: frozenset[OpKind]) -> bool:
+        """Whether several readers of such kinds each compute a slow function from so many bytes to so many.
+
+        XLA:TPU computes it once, unless its operand takes clearly fewer bytes than its result. A softmax's exponential is
+        computed again where a product reads it, however wide: libtpu 0.0.42.1 sums it in one kernel and divides it on the
+        way into the product, and writes it nowhere (training steps, in bf16 on v3, in f32 on v4, v5e and v5p).
+        """
+        if self.repeats_functions:
+            return True
+        softmax = (
+            OpKind.REDUCE in readers and not readers.isdisjoint(PRODUCTS) and readers <= PRODUCTS | {OpKind.REDUCE}
+        )
+        return read <= written if softmax else 3 * read <= 2 * written
+
 
 GPU = Rules(
     consumers=FUSIBLE_CONSUMERS | {OpKind.WINDOW},  # XLA:GPU's loop emitter computes windows (IsUniversallyLoopFusible)

@@ -138,9 +138,8 @@ class Recency:
 
     reads: tuple[tuple[int, int], ...] = ()  # (age, bytes of that age)
     written: int = 0  # age of the result's buffer
-    kept: tuple[
-        tuple[int, int], ...
-    ] = ()  # (bytes moved until it is read next, bytes) of what is written (`lower.reuse`)
+    kept: tuple[tuple[int, int], ...] = ()  # (bytes moved until its next read, bytes) of what is written
+    again: tuple[tuple[int, int], ...] = ()  # the same of arguments that it is the first to read
 
 
 @made_quickly
@@ -172,6 +171,7 @@ class Kernel:
     pieces: tuple[int, ...] = ()  # what its result is joined of, by their sizes along that dimension
     fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`lower.access`)
     touched_bytes: int = 0  # of them, those of different sectors
+    halves: tuple[int, int] | None = None  # bytes of f16 that it reads and writes (`lower.halves`)
     stored_bits: tuple[int, ...] = ()  # of a product of integers: of its operands, before they are widened to its type
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
     warps: int = 0  # that share them
@@ -211,7 +211,7 @@ class Kernel:
         return CostKey.of(
             self.kind, self.dtype, self.matrix_flops, self.vector_flops, self.transcendentals, self.read_bytes,
             self.written_bytes, self.geometry, self.picked, self.elements, self.shape, self.pieces, self.fetched_bytes,
-            self.touched_bytes, self.stored_bits, self.tile, self.warps, self.programs, self.ops, self.flags,
+            self.touched_bytes, self.halves, self.stored_bits, self.tile, self.warps, self.programs, self.ops, self.flags,
             bool(self.updates), self.guessed, self.recency, self.cycles, self.on_chip_bytes, self.on_chip_written, self.code,
         )  # fmt: skip
 

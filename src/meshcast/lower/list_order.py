@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from meshcast.lower.depth_first import depth_first_order
@@ -23,6 +23,7 @@ from meshcast.lower.kernel import Kernel, Step
 from meshcast.workload import Tensor
 
 LESS = 0.98  # of the other order's bytes: the launch order is changed for no less than that
+_GONE = -1  # the place where a value is read last, once it was
 
 
 def with_less_memory(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> list[Step]:
@@ -32,47 +33,68 @@ def with_less_memory(steps: Sequence[Step], tensors: Sequence[Tensor], held: fro
     """
     if any(isinstance(step, Kernel) and step.collective is not None for step in steps):
         return list(steps)
-    kept = most_bytes(steps, tensors, held)
-    if not kept:
+    sizes = made_bytes(steps, tensors, held)
+    kept = most_bytes(steps, sizes)
+    if least_bytes(steps, sizes) >= LESS * kept:
         return list(steps)
-    graph = _List(steps, tensors, held)
+    graph = _List(steps, sizes)
     orders = graph.result(), graph.depth_first()  # of equals XLA takes the first
-    sizes = [most_bytes(order, tensors, held) for order in orders]
-    return orders[sizes.index(min(sizes))] if min(sizes) < LESS * kept else list(steps)
+    most = [most_bytes(order, sizes) for order in orders]
+    return orders[most.index(min(most))] if min(most) < LESS * kept else list(steps)
 
 
-def most_bytes(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> int:
-    """The most that values take at once which are made here and read by later steps."""
+def made_bytes(steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> dict[int, int]:
+    """The sizes of what steps make, but for `held` values."""
+    return {value: tensors[value].bytes for step in steps for value in step.writes if value not in held}
+
+
+def least_bytes(steps: Sequence[Step], sizes: Mapping[int, int]) -> int:
+    """What no order takes less than: the values that one step reads and writes, of those with sizes."""
+    return max([sum([sizes.get(value, 0) for value in {*step.reads, *step.writes}]) for step in steps], default=0)
+
+
+def most_bytes(steps: Sequence[Step], sizes: Mapping[int, int]) -> int:
+    """The most that values take at once which are made here and read by later steps; `sizes` are theirs."""
     last = {value: index for index, step in enumerate(steps) for value in step.reads}
     live = most = 0
     made: set[int] = set()
     for index, step in enumerate(steps):
         for value in step.writes:
-            if value not in held and value not in made:
+            if value in sizes and value not in made:
                 made.add(value)
-                live += tensors[value].bytes
-        most = max(most, live)
-        dying = [v for v in {*step.reads, *step.writes} if v in made and last.get(v, index) == index]
-        live -= sum([tensors[value].bytes for value in dying])
+                live += sizes[value]
+        if live > most:
+            most = live
+        for value in step.reads:
+            if last[value] == index and value in made:
+                last[value] = _GONE
+                live -= sizes[value]
+        for value in step.writes:
+            if value in made and value not in last:  # nobody reads it
+                live -= sizes[value]
     return most
 
 
 class _List:
-    def __init__(self, steps: Sequence[Step], tensors: Sequence[Tensor], held: frozenset[int]) -> None:
-        self._units = _units(steps)
-        self._tensors, self._held = tensors, held
-        units = self._units
+    def __init__(self, steps: Sequence[Step], sizes: Mapping[int, int]) -> None:
+        """Begins with steps in program order, and the sizes of what they make."""
+        self._units = units = _units(steps)
+        self._sizes = sizes
         maker = {value: at for at, unit in enumerate(units) for step in unit for value in step.writes}
         self._reads = [{value for step in unit for value in step.reads} for unit in units]
-        self._writes = [[value for step in unit for value in step.writes if value not in held] for unit in units]
+        self._made_bytes = [
+            sum([sizes[value] for step in unit for value in step.writes if value in sizes]) for unit in units
+        ]
         self._readers: dict[int, list[int]] = {}
+        before: list[set[int]] = []
         for at, reads in enumerate(self._reads):
+            waits: set[int] = set()
             for value in reads:
                 self._readers.setdefault(value, []).append(at)
-        before = [
-            {maker[value] for value in reads if value in maker and maker[value] != at}
-            for at, reads in enumerate(self._reads)
-        ]
+                if value in maker:
+                    waits.add(maker[value])
+            waits.discard(at)
+            before.append(waits)
         self._keep_apart(before)
         self._before = before
         self._after: list[list[int]] = [[] for _ in units]
@@ -81,12 +103,11 @@ class _List:
                 self._after[one].append(at)
         self._missing = [len(earlier) for earlier in before]
         self._unread = {value: len(readers) for value, readers in self._readers.items()}
-        self._own = {value for writes in self._writes for value in writes}
-        self._begun_early = [any(_is_stepped_copy(step) for step in unit) for unit in units]
+        self._begun_early = [any([_is_stepped_copy(step) for step in unit]) for unit in units]
 
     def _keep_apart(self, before: list[set[int]]) -> None:
         """What is written over is read first, and loops and branches come in their order."""
-        together = [at for at, unit in enumerate(self._units) if not all(isinstance(step, Kernel) for step in unit)]
+        together = [at for at, unit in enumerate(self._units) if not all([isinstance(step, Kernel) for step in unit])]
         for one, other in pairwise(together):
             before[other].add(one)
         for at, unit in enumerate(self._units):
@@ -127,8 +148,7 @@ class _List:
 
     def depth_first(self) -> list[Step]:
         """All steps depth first, each behind what leads to it; what begins early and waits for nothing is first here, too."""
-        sizes = [sum([self._tensors[value].bytes for value in writes]) for writes in self._writes]
-        order = depth_first_order(self._before, sizes)
+        order = depth_first_order(self._before, self._made_bytes)
         order.sort(key=lambda at: not (self._begun_early[at] and not self._before[at]))
         return [step for at in order for step in self._units[at]]
 
@@ -136,8 +156,11 @@ class _List:
         """Bytes that are free once a unit has run, less those that it takes; more than any where it begins early."""
         if self._begun_early[at]:
             return sys.maxsize
-        dying = [v for v in self._reads[at] if self._unread[v] == 1 and v in self._own]
-        return sum([self._tensors[v].bytes for v in dying]) - sum([self._tensors[v].bytes for v in self._writes[at]])
+        unread, sizes, freed = self._unread, self._sizes, -self._made_bytes[at]
+        for value in self._reads[at]:
+            if unread[value] == 1 and value in sizes:
+                freed += sizes[value]
+        return freed
 
 
 def _units(steps: Sequence[Step]) -> list[list[Step]]:
@@ -155,4 +178,4 @@ def _units(steps: Sequence[Step]) -> list[list[Step]]:
 
 def _is_stepped_copy(step: Step) -> bool:
     """Whether a step copies another part of a value in every turn of its loop."""
-    return isinstance(step, Kernel) and step.flags >= {"copy", "cold"}
+    return isinstance(step, Kernel) and "copy" in step.flags and "cold" in step.flags

@@ -40,6 +40,12 @@ _INNER = (
         block.has_single_turns,
     ),
     _Block(
+        "loop counters",
+        "counters of a loop that begin and grow alike are one; before constants are copied into the loop, each for itself",
+        block.merge_counters,
+        block.has_blocks,
+    ),
+    _Block(
         "inner constants",
         "what loops and branches read that is computed of constants is made inside; before dead code, as nobody outside reads it",
         block.sink_constants,
@@ -195,7 +201,7 @@ XLA_GPU = PassTable(
             "row layouts",
             "what has no order of its own lies as a reduction of it goes along rows; behind those that have one",
             block.lay_out_rows,
-            block.has_any(OpKind.REDUCE),
+            block.has_row_wishes,
         ),
         _STORED,
         _SCATTERS,
@@ -288,6 +294,12 @@ EAGER_GPU = PassTable(
     ops=(
         *_CLEANED,
         _GPU_ALIASES,
+        _Block(
+            "whole functions",
+            "functions that partitioning wrote out are one op again, as a framework has them; behind aliases, before fusion",
+            block.join_functions,
+            block.has_written_out,
+        ),
         _MASKED,
         *_LAYOUTS,
         _STORED,
@@ -366,6 +378,9 @@ XLA_TPU = PassTable(
             whole.note_placed_recency,
         ),
         _Program("reuse", "what stays on chip from turn to turn; by recency", whole.note_reuse),
+        _Program(
+            "halves", "which bytes are f16; on kernels as they are at last", whole.note_halves, whole.some_are_halves
+        ),
     ),
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from meshcast.lower.copy_fusion import has_copies, with_fused_copies
 from meshcast.lower.donated_copies import with_donated_copies
 from meshcast.lower.draft import ProgramDraft
+from meshcast.lower.halves import has_halves, with_halves
 from meshcast.lower.kernel import Kernel
 from meshcast.lower.layerwise import with_layerwise_weights
 from meshcast.lower.loop_copies import with_loop_copies
@@ -89,3 +90,13 @@ def note_placed_recency(draft: ProgramDraft) -> None:
 def note_reuse(draft: ProgramDraft) -> None:
     """`with_reuse`."""
     draft.schedule = with_reuse(draft.schedule, draft.values.tensors)
+
+
+def note_halves(draft: ProgramDraft) -> None:
+    """`with_halves`."""
+    draft.schedule = with_halves(draft.schedule, draft.values.tensors)
+
+
+def some_are_halves(draft: ProgramDraft) -> bool:
+    """Whether a program has values of f16."""
+    return has_halves(draft.values.tensors)

@@ -35,11 +35,15 @@ def with_recency(schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool 
     return _RecencyWalk(schedule, tensors, placed=placed).aged(schedule)
 
 
-def room(kernel: Kernel) -> int:
-    """Bytes that must fit in together where a kernel is to find everything on chip: only loops write over what they read."""
+def room(kernel: Kernel, given_back: frozenset[int] = frozenset()) -> int:
+    """Bytes that must fit in together where a kernel is to find everything on chip: only loops write over what they read.
+
+    Results that a program gives back go to memory, and take none.
+    """
+    written = 0 if given_back.issuperset(kernel.writes) else kernel.written_bytes
     if kernel.matrix_flops or kernel.kind is KernelKind.TRANSPOSE:
-        return kernel.read_bytes + kernel.written_bytes
-    return max(kernel.read_bytes, kernel.written_bytes)
+        return kernel.read_bytes + written
+    return max(kernel.read_bytes, written)
 
 
 def rounded_age(age: float) -> int:
@@ -101,6 +105,7 @@ class _RecencyWalk:
     def __init__(self, schedule: Schedule, tensors: Sequence[Tensor], *, placed: bool) -> None:
         self._tensors = tensors
         self._placed = placed
+        self._given_back = frozenset(schedule.outputs)
         self._direction = _Forward(tensors, placed)
         self._turns = Turns(schedule, self._direction)
         self._uses = Uses(is_open=False)
@@ -156,7 +161,7 @@ class _RecencyWalk:
         """Nothing where everything was just touched."""
         stepped = "cold" in kernel.flags  # reads another part of an operand in every turn of its loop
         fetched = self._fetched if kernel.matrix_flops else ()
-        until = self._uses.now + (room(kernel) if self._placed else 0)
+        until = self._uses.now + (room(kernel, self._given_back) if self._placed else 0)
         # There is nothing before a program that a moment could be inherited from.
         touched = cast("dict[int, int]", self._uses.at).get
         before = until - NEVER

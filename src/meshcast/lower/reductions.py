@@ -1,4 +1,9 @@
-"""Long reductions in two stages: XLA:GPU's tree_reduction_rewriter.
+"""Reductions in several stages: XLA:GPU's reduction_splitter and tree_reduction_rewriter.
+
+What is reduced over dimensions that do not lie together, with others kept on more than one side of them (a group norm's: pixels
+and the channels of a group, but neither images nor groups), is reduced along the longest of them first, and along the others
+after that, until each stage goes along neighbours alone. Rows that are added up across an outer dimension as well
+(`[r, k, r]`) stay one stage, where a row is no shorter than a warp or divides it.
 
 One block reduces a whole row, or a strip of columns, without atomics. Rows above 16,384 elements and columns above
 4,096 are split as `n = k * (n / k)` with `k` near the square root of `n`, a power of two where one divides it: the
@@ -30,10 +35,29 @@ _ACCUMULATED = {"bf16": "f32", "f16": "f32"}
 
 
 def split_reduction(op: Op, values: ValueTypes) -> list[Op]:
-    """The op itself, its two stages, or the elementwise op that it is."""
+    """The op itself, its stages, or the elementwise op that it is."""
     geometry = op.cost.geometry
-    if op.cost.kind is not OpKind.REDUCE or not isinstance(geometry, Reduction) or not _contiguous(geometry.dims):
+    if op.cost.kind is not OpKind.REDUCE or not isinstance(geometry, Reduction) or not geometry.dims:
         return [op]
+    if _contiguous(geometry.dims):
+        return _along_neighbours(op, geometry, values)
+    grouped = _grouped(geometry)
+    if len(grouped.dims) == 1:
+        return _along_neighbours(op, grouped, values)
+    if len(op.results) != 1 or len(grouped.dims) == 0 or _rows_of_batches(grouped):
+        return [op]
+    longest = max(grouped.dims, key=lambda dim: grouped.shape[dim])
+    rest = tuple([dim - (dim > longest) for dim in grouped.dims if dim != longest])
+    left = (*grouped.shape[:longest], *grouped.shape[longest + 1 :])
+    partial = values.new(left, values.tensors[op.results[0]].dtype)
+    first, second = _stages(
+        op, values, (partial,), Reduction(shape=grouped.shape, dims=(longest,)), Reduction(shape=left, dims=rest)
+    )
+    return [*split_reduction(first, values), *split_reduction(second, values)]
+
+
+def _along_neighbours(op: Op, geometry: Reduction, values: ValueTypes) -> list[Op]:
+    """The same of a reduction over dimensions that lie together."""
     first, last = min(geometry.dims), max(geometry.dims)
     kept, minor = math.prod(geometry.shape[:first]), math.prod(geometry.shape[last + 1 :])
     length = math.prod(geometry.shape[first : last + 1])
@@ -51,22 +75,23 @@ def split_reduction(op: Op, values: ValueTypes) -> list[Op]:
     partials = tuple(
         values.new(partial_shape, _ACCUMULATED.get(dtype := values.tensors[value].dtype, dtype)) for value in op.results
     )
-    second_share = math.prod(partial_shape) / max(1, kept * length * minor)
-    count = len(op.results)
-    one = resized(op, values, operands=op.operands, results=partials, geometry=Reduction(shape=shape, dims=(2,)))
-    two = resized(
-        op,
-        values,
-        operands=(*partials, *op.operands[count:]),
-        results=op.results,
-        geometry=Reduction(shape=partial_shape, dims=(1,)),
+    return list(
+        _stages(op, values, partials, Reduction(shape=shape, dims=(2,)), Reduction(shape=partial_shape, dims=(1,)))
     )
+
+
+def _stages(
+    op: Op, values: ValueTypes, partials: tuple[int, ...], first: Reduction, second: Reduction
+) -> tuple[Op, Op]:
+    """A reduction as one that leaves `partials` and one of those: the second's share of the work is theirs of all elements."""
+    one = resized(op, values, operands=op.operands, results=partials, geometry=first)
+    operands = (*partials, *op.operands[len(op.results) :])
+    two = resized(op, values, operands=operands, results=op.results, geometry=second)
+    share = math.prod(second.shape) / max(1, math.prod(first.shape))
     cost = replace(
-        two.cost,
-        vector_flops=two.cost.vector_flops * second_share,
-        transcendentals=two.cost.transcendentals * second_share,
+        two.cost, vector_flops=two.cost.vector_flops * share, transcendentals=two.cost.transcendentals * share
     )
-    return [one, replace(two, cost=cost)]
+    return one, replace(two, cost=cost)
 
 
 def is_identity(op: Op, before: int, after: int) -> bool:
@@ -100,6 +125,31 @@ def _parts(length: int) -> int:
     if length > LONGEST:
         return root
     return next((k for k in range(root, root // 2, -1) if length % k == 0), root)
+
+
+@functools.lru_cache(maxsize=1024)
+def _grouped(geometry: Reduction) -> Reduction:
+    """The same without dimensions of size 1, neighbours that go or stay together as one (reduction_dimension_grouper)."""
+    shape: list[int] = []
+    dims: list[int] = []
+    before = None
+    for dim, size in enumerate(geometry.shape):
+        if size == 1:
+            continue
+        goes = dim in geometry.dims
+        if goes is before:
+            shape[-1] *= size
+            continue
+        if goes:
+            dims.append(len(shape))
+        shape.append(size)
+        before = goes
+    return Reduction(shape=tuple(shape), dims=tuple(dims))
+
+
+def _rows_of_batches(grouped: Reduction) -> bool:
+    """Whether one kernel reduces `[r, k, r]`: rows, over an outer dimension as well."""
+    return grouped.dims == (0, 2) and len(grouped.shape) == 3 and not _elemental(grouped.shape[2], 1)
 
 
 def _contiguous(dims: tuple[int, ...]) -> bool:

@@ -17,7 +17,7 @@ from meshcast.workload import Tensor
 
 
 def with_reuse(schedule: Schedule, tensors: Sequence[Tensor]) -> Schedule:
-    """The schedule with `Recency.kept` of every kernel that writes something."""
+    """The schedule with `Recency.kept` of what kernels write, and `Recency.again` of arguments that they read first."""
     return _ReuseWalk(schedule, tensors).told(schedule)
 
 
@@ -50,12 +50,26 @@ class _Backward:
         uses.touch(step.reads[len(inputs) :])
 
 
+def _first_readers(schedule: Schedule) -> dict[int, Step]:
+    """Which step reads each of a program's arguments first."""
+    found: dict[int, Step] = {}
+    arguments = set(schedule.inputs)
+    for step in schedule.steps:
+        for value in arguments.intersection(step.reads):
+            found[value] = step
+            arguments.discard(value)
+    return found
+
+
 class _ReuseWalk:
     def __init__(self, schedule: Schedule, tensors: Sequence[Tensor]) -> None:
         self._tensors = tensors
         self._direction = _Backward()
         self._turns = Turns(schedule, self._direction)
         self._uses = Uses(is_open=False)
+        self._given_back = frozenset(schedule.outputs)
+        self._first = _first_readers(schedule)
+        self._room: dict[int, int] = {}  # of the kernel that reads an argument next
 
     def told(self, schedule: Schedule) -> Schedule:
         """The steps with what becomes of their results."""
@@ -66,6 +80,7 @@ class _ReuseWalk:
         if isinstance(step, Kernel):
             told = self._kernel(step)
             self._direction.kernel(step, self._uses)
+            self._room.update(dict.fromkeys(self._first.keys() & step.reads, room(step, self._given_back)))
             return told
         if isinstance(step, LoopStep):
             return self._loop(step)
@@ -90,8 +105,22 @@ class _ReuseWalk:
             written = round(kernel.written_bytes * size / whole)
             age = self._distance(value, kernel)
             kept[age] = kept.get(age, 0) + written
-        recency = replace(kernel.recency or Recency(), kept=tuple(sorted(kept.items())))
+        recency = replace(
+            kernel.recency or Recency(),
+            kept=tuple(sorted(kept.items())),
+            again=tuple(sorted(self._again(kernel).items())),
+        )
         return kernel.with_recency(recency)
+
+    def _again(self, kernel: Kernel) -> dict[int, int]:
+        """Bytes of arguments that a kernel is the first to read, by their age when a kernel reads them next."""
+        found: dict[int, int] = {}
+        for value, size in zip(kernel.reads, kernel.operand_bytes, strict=True):
+            read, beside = self._uses.at.get(value), self._room.get(value)
+            if self._first.get(value) is kernel and size and isinstance(read, int) and beside is not None:
+                age = rounded_age(self._uses.now - read + beside)
+                found[age] = found.get(age, 0) + size
+        return found
 
     def _distance(self, value: int, kernel: Kernel) -> int:
         read = self._uses.at.get(value)

@@ -67,9 +67,7 @@ def with_row_layouts(
         values: Types, to which new values are added.
         buffer: What a view's value shows.
     """
-    wishes = {op.results[0]: order for op in ops if (order := _wish(op, values.tensors)) is not None}
-    if not any(list(order) != sorted(order) for order in wishes.values()):
-        return list(ops)
+    wishes = _wishes(ops, values.tensors)
     anchored = _anchored(ops, kept, values.tensors, buffer, wishes)
     wishes = {value: order for value, order in wishes.items() if value in anchored or list(order) == sorted(order)}
     regions = _regions(ops, kept, values.tensors, buffer, wishes)
@@ -80,6 +78,20 @@ def with_row_layouts(
         for value in region.values
     }
     return _rewritten(ops, turned, values, buffer) if turned else list(ops)
+
+
+def may_lay_out_rows(
+    ops: Sequence[Op], kept: Set[int], tensors: Sequence[Tensor], buffer: Mapping[int, int]
+) -> bool:  # fmt: skip
+    """Whether `with_row_layouts` may change something: a reduction wishes another order, and its operand may have none yet."""
+    turning = [value for value, order in _wishes(ops, tensors).items() if list(order) != sorted(order)]
+    return bool(turning) and _any_granted(ops, kept, tensors, buffer, turning)
+
+
+def _wishes(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Order]:
+    """The orders that reductions wish, by their results."""
+    reductions = [op for op in ops if op.cost.kind is OpKind.REDUCE]
+    return {op.results[0]: order for op in reductions if (order := _wish(op, tensors)) is not None}
 
 
 def _sizes(tensor: Tensor) -> tuple[int, ...]:
@@ -94,7 +106,7 @@ def _long_dims(shape: Sequence[int]) -> dict[int, int]:
 def _wish(op: Op, tensors: Sequence[Tensor]) -> Order | None:
     """The order in which a reduction wishes its operand; None of one that takes it as it lies."""
     geometry = op.cost.geometry
-    if op.cost.kind is not OpKind.REDUCE or not isinstance(geometry, Reduction) or len(op.results) != 1:
+    if not isinstance(geometry, Reduction) or len(op.results) != 1:
         return None
     if len(tensors[op.results[0]].shape) < 2 or tensors[op.operands[0]].shape != geometry.shape:
         return None  # no order to follow (IsAtMostRank1), or what it reads lies otherwise already
@@ -104,6 +116,63 @@ def _wish(op: Op, tensors: Sequence[Tensor]) -> Order | None:
     places = _long_dims(geometry.shape)
     gone = [places[dim] for dim in sorted(geometry.dims) if dim in places]
     return (*[place for place in places.values() if place not in gone], *gone)
+
+
+def _any_granted(
+    ops: Sequence[Op], kept: Set[int], tensors: Sequence[Tensor], buffer: Mapping[int, int], results: Collection[int]
+) -> bool:
+    """Whether one of some reductions may have its wish: False where all of their operands have an order, as mostly.
+
+    Looks at what arithmetic makes each operand of, until something has an order. What has none here may be given one yet by what
+    reads it (`_regions`).
+    """
+    made = {value: op for op in ops for value in op.results}
+    needed = {buffer.get(value, value) for value in kept} | set(kept)
+    ordered: set[int] = set()  # connected with something that has an order
+
+    def has_order(value: int) -> bool:
+        found, waiting = {value}, [value]
+        while waiting:
+            result = waiting.pop()
+            op = made.get(result)
+            if op is None or result in needed or result in ordered:
+                break
+            if op.cost.kind is not OpKind.ELEMENTWISE:
+                if op.cost.kind not in _FREE:
+                    break
+                continue
+            if len(op.results) != 1:
+                continue
+            joined = _joined(op, tensors, buffer)
+            if joined is None:
+                break
+            waiting += [source for source in joined if source not in found]
+            found.update(joined)
+        else:
+            return False
+        ordered.update(found)
+        return True
+
+    for result in results:
+        read = made[result].operands[0]
+        value = buffer.get(read, read)
+        sizes = _sizes(tensors[value])
+        if len(sizes) > 1 and sizes == _sizes(tensors[read]) and not has_order(value):
+            return True
+    return False
+
+
+def _joined(op: Op, tensors: Sequence[Tensor], buffer: Mapping[int, int]) -> list[int] | None:
+    """What lies as arithmetic makes of it; None where an operand of another shape fixes the order, see `_regions`."""
+    sizes = _sizes(tensors[op.results[0]])
+    found: list[int] = []
+    for value in op.operands:
+        source = buffer.get(value, value)
+        if _sizes(tensors[source]) == sizes == _sizes(tensors[value]):
+            found.append(source)
+        elif tensors[value].elements > 1:
+            return None
+    return found
 
 
 def _anchored(

@@ -13,8 +13,6 @@ import functools
 import math
 from dataclasses import dataclass
 
-from meshcast.lower.kernel import CostKey, LoweredProgram
-from meshcast.lower.products import is_summed, is_tiny
 from meshcast.workload import Gemm, element_bytes
 
 SPLIT_TILE = 128
@@ -64,23 +62,6 @@ def split_parts(shape: Gemm, cores: int, architecture: str) -> int:
         return 1
     weights = _WEIGHTS.get(architecture, _OLDER)
     return min(PARTS, key=lambda parts: _cost(shape, parts, cores, weights))
-
-
-def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> int:
-    """Launches that add up split products, which a modelled lowering counts into the product; a compiler's has them."""
-    if lowered.lowering != "modelled" or lowered.backend != "xla-gpu":
-        return 0
-    launches = 0
-    known: dict[CostKey, bool] = {}
-    for kernel, count in lowered.schedule.walk():
-        shape = kernel.geometry
-        if isinstance(shape, Gemm):
-            split = known.get(kernel.cost_key)
-            if split is None:
-                split = not is_summed(shape) and not is_tiny(shape) and split_parts(shape, cores, architecture) > 1
-                known[kernel.cost_key] = split
-            launches += count * split
-    return launches
 
 
 def _cost(shape: Gemm, parts: int, cores: int, weights: SplitWeights) -> float:

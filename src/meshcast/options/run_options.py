@@ -67,7 +67,7 @@ class RunOptions:
         "latency-hiding",
         flag="--scheduler",
         help="How communication may overlap: serial (not at all), program (in program order), latency-hiding, or ideal (a "
-        "bound). A compiler's own order is kept.",
+        "bound). XLA:GPU compiles with its latency-hiding scheduler for the last two; a compiler's own order is kept.",
     )
     channels: int = option(
         0,

@@ -35,9 +35,11 @@ Frameworks that run op by op have no graphs (`graphs` is False): every kernel is
 PyTorch the host runs ahead across steps, so that `max(device, host)` holds there too: ResNet-50 of batch 64 trains in 28.8 ms
 where the device is busy for 27.5 ms and the same launches take 25 ms at batch 1 (`data/measured/h200-torch`).
 
-XLA makes a CUDA graph of every run of at least `MIN_GRAPH` neighbouring commands; cuDNN convolutions and loops end such a
-run (`--xla_gpu_graph_min_graph_size`, `--xla_gpu_enable_command_buffer`). The costs were measured on a server with an
-H200, jax 0.11.2, by `benchmarks/host_overhead.py` and host profiles of small models; what a loop's turn takes, on two others
+XLA makes a CUDA graph of every run of at least `MIN_GRAPH` neighbouring commands; cuDNN convolutions, Fourier transforms, dense
+solvers and loops end such a run (`--xla_gpu_graph_min_graph_size`, `--xla_gpu_enable_command_buffer`): on an H200 the profiler
+names their launches, and those of the few kernels between two of them, in programs whose other launches are a graph's.
+The costs were measured on a server with an H200, jax 0.11.2, by `benchmarks/host_overhead.py` and host profiles of small
+models; what a loop's turn takes, on two others
 (`data/measured/h200-host` says which). Turns of 2, 3 and 4 launches take 8.9, 9.8 and 13.6 us on a host that does nothing else,
 and 9.2 us (2 launches; Newton's method) on one of another day: `iteration`, and 2.4 us a launch, half of what one takes outside
 of loops. A convolution in a turn takes 16 us there, and 15 in a recurrent network of convolutions: `again` is both. A turn of 5
@@ -56,7 +58,7 @@ from functools import partial
 
 from meshcast.base import KeptBeside, format_time
 from meshcast.lower import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule, Step
-from meshcast.workload import Gemm
+from meshcast.workload import Gemm, Transform
 
 MIN_GRAPH = 5
 # Fewer launches than this are taken for one op of a larger program, whose device time is asked for: nobody runs them
@@ -147,7 +149,7 @@ def loose_launches(
             bodies = (loose_launches(body, graphs=graphs, without=without, looped=looped) for body in first.bodies)
             count += max(bodies, default=0)
         elif first.kind is KernelKind.CONVOLUTION or not _is_graph(neighbours, graphs):
-            count += len(neighbours)
+            count += sum(map(_loose, neighbours))
         elif looped:
             count += 1
     return count
@@ -277,11 +279,22 @@ def _runs(steps: tuple[Step, ...]) -> list[list[Step]]:
     return _RUNS.of(steps, None, lambda: _found_runs(steps))
 
 
+def is_never_captured(kernel: Kernel) -> bool:
+    """Whether no CUDA graph of XLA's holds a kernel: convolutions, Fourier transforms, calls of dense solvers."""
+    return kernel.kind in (KernelKind.CONVOLUTION, KernelKind.SOLVER) or isinstance(kernel.geometry, Transform)
+
+
+def _loose(step: Step) -> int:
+    """Launches of a kernel that no graph holds: a Fourier transform has one for each of its dimensions."""
+    shape = step.geometry if isinstance(step, Kernel) else None
+    return len(shape.lengths) if isinstance(shape, Transform) else 1
+
+
 def _found_runs(steps: Iterable[Step]) -> list[list[Step]]:
     runs: list[list[Step]] = []
     open_run = False
     for step in steps:
-        captured = isinstance(step, Kernel) and step.kind is not KernelKind.CONVOLUTION
+        captured = isinstance(step, Kernel) and not is_never_captured(step)
         if captured and open_run:
             runs[-1].append(step)
         else:

@@ -29,6 +29,11 @@ class Scheduling:
     channels: int = 0
     gathers: int = 0
 
+    @property
+    def hides_latency(self) -> bool:
+        """Whether exchanges are started before the program's order has them; a compiler is asked for no more than that."""
+        return self.scheduler in ("latency-hiding", "ideal")
+
     def __post_init__(self) -> None:
         if self.scheduler not in SCHEDULERS:
             raise UsageError(

@@ -55,6 +55,19 @@ def test_latencies_follow_the_clock() -> None:
     assert ratio == pytest.approx(1.98 / 1.41, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("name", "peak", "share"),
+    [("h200", 66.9e12, PARAMETERS.plain_share), ("v100-sxm2-32gb", 15.7e12, PARAMETERS.tensor_share)],
+)
+def test_cores_that_are_busy_for_two_cycles_leave_places_for_loads(name: str, peak: float, share: float) -> None:
+    """f32 products of an H200, of 32 cores a scheduler, and of a V100, of 16: each beside its share of the peak."""
+    device = load_device(name)
+    seconds = (
+        GpuAnalytical().estimate([gemm(8192, 8192, 8192, dtype="f32", out="f32", precision="HIGHEST")], device).time[0]
+    )
+    assert 2 * 8192**3 / seconds / peak == pytest.approx(share, rel=0.1)
+
+
 @given(m=st.integers(1, 4096), n=st.integers(1, 4096), k=st.integers(8, 8192))
 @settings(max_examples=40, deadline=None)
 def test_more_shared_memory_is_never_slower(m: int, n: int, k: int) -> None:

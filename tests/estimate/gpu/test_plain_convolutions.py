@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshcast.estimate.gpu import GpuAnalytical
-from meshcast.estimate.gpu.convolution import WINOGRAD
+from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel
 from meshcast.workload.graph import Convolution
@@ -28,11 +28,15 @@ def layer(side: int = 3, *, stride: int = 1, dtype: str = "f32", channels: int =
 
 
 def test_filters_of_three_do_fewer_multiplications_on_cuda_cores() -> None:
-    """36 of four results become 16; other filters, strides and tensor cores multiply all of them."""
+    """36 of four results become 16, up to the peak; other filters, strides and tensor cores multiply all of them.
+
+    A V100's other products reach 0.87 of the peak as its GEMMs do: places for loads are free beside its 16 cores a scheduler.
+    """
+    peak = V100.vector_flops["f32"]
     wide, strided = (flops_per_second(layer(stride=stride), V100.name) for stride in (1, 2))
-    assert wide / strided == pytest.approx(WINOGRAD, rel=0.2)  # and what a launch takes
-    assert wide > 0.9 * V100.vector_flops["f32"]  # no estimate lies beyond the FLOPs of a program at the peak
-    assert flops_per_second(layer(5), V100.name) < 0.7 * V100.vector_flops["f32"]
+    assert 0.9 * peak < wide <= peak  # no estimate lies beyond the FLOPs of a program at the peak
+    for others in (strided, flops_per_second(layer(5), V100.name)):
+        assert others == pytest.approx(shipped_gpu_calibration().parameters.tensor_share * peak, rel=0.1)
     on_tensor_cores = [flops_per_second(layer(stride=stride), A100.name) for stride in (1, 2)]
     assert on_tensor_cores[0] == pytest.approx(on_tensor_cores[1], rel=0.01)
 

@@ -15,7 +15,7 @@ from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import TpuMachine, TpuTraffic
 from meshcast.estimate.tpu.matrix import array_cycles
 from meshcast.estimate.tpu.parameters import TpuParameters, shipped_tpu_calibration
-from meshcast.estimate.tpu.vector import padding
+from meshcast.estimate.tpu.vector import padding, row_sums
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.lower.recency import NEVER
@@ -264,7 +264,7 @@ def test_a_sum_to_one_element_goes_to_the_scalar_core() -> None:
         name="reduce", kind=KernelKind.REDUCTION, dtype="f32", vector_flops=2.0**17, read_bytes=2**19, written_bytes=4,
         geometry=Reduction(shape=(2**17,), dims=(0,)), elements=1,
     )  # fmt: skip
-    rows = replace(reduced, geometry=Reduction(shape=(2**10, 2**7), dims=(1,)), elements=2**10)
+    rows = replace(reduced, geometry=Reduction(shape=(2**7, 2**10), dims=(1,)), elements=2**7)
     assert seconds(reduced) > seconds(rows) + 1e-6
 
 
@@ -376,3 +376,49 @@ def test_loops_over_f16_are_converted_on_units_without_16_bits() -> None:
     half, other = (replace(pass_over(1 << 18, 1 << 18), dtype=dtype) for dtype in ("f16", "bf16"))
     assert seconds(half, "tpu-v4") > 1.5 * seconds(other, "tpu-v4")
     assert seconds(half) == seconds(other)
+
+
+def test_f16_is_turned_where_it_is_read_whatever_a_loop_computes_in() -> None:
+    """256 vectors of f16 into f32: 3.8 cycles each, shared by v4's two cores; the sums that come of them are f32."""
+    rows = replace(
+        pass_over(1 << 19, 1 << 10), kind=KernelKind.REDUCTION, geometry=Reduction(shape=(256, 1024), dims=(1,)),
+        elements=256, shape=(256,),
+    )  # fmt: skip
+    turned = seconds(replace(rows, halves=(1 << 19, 0)), "tpu-v4") - seconds(replace(rows, halves=(0, 0)), "tpu-v4")
+    assert turned == pytest.approx(256 * 3.8 / (2 * V4.clock_hz))
+    assert seconds(replace(rows, halves=(1 << 19, 0))) == seconds(rows)  # v6e computes in 16 bits
+
+
+def test_sums_of_rows_go_across_lanes_and_sums_of_columns_do_not() -> None:
+    """4,096 rows are 512 vectors of sums, a row in each sublane: 12 cycles each."""
+    across = replace(
+        pass_over(1 << 21, 1 << 14), kind=KernelKind.REDUCTION, geometry=Reduction(shape=(4096, 128), dims=(1,)),
+        elements=4096,
+    )  # fmt: skip
+    down = replace(across, geometry=Reduction(shape=(128, 4096), dims=(0,)))
+    assert row_sums(down, machine()) == 0.0
+    assert row_sums(across, machine()) == pytest.approx(512 * 12 / V6E.clock_hz)
+    assert seconds(across) > seconds(down)
+
+
+def test_what_is_kept_beside_vmem_is_copied_in_and_out_by_every_kernel() -> None:
+    """v4 keeps values in CMEM, all of it: two latencies whether they come from there or from memory."""
+    kernel, v4 = pass_over(4096, 4096), machine("tpu-v4")
+    latencies = 2 * v4.parameters.copy_ns * 1e-9
+    assert v4.fixed(v4.traffic(kernel)) == v4.fixed(v4.traffic(far(kernel)))
+    assert v4.fixed(v4.traffic(kernel)) == pytest.approx(latencies + v4.parameters.kernel_cycles / V4.clock_hz)
+    assert v4.kept_bytes == 128 * 2**20
+    assert machine().fixed(machine().traffic(kernel)) < latencies
+
+
+def test_an_argument_that_is_read_again_is_brought_in_beside_its_first_reader() -> None:
+    """The copy shares the bandwidth and takes no part in the steps: never less than twice the bytes, nothing while it hides."""
+    kernel = far(pass_over(1 << 26, 1024))
+    assert kernel.recency is not None
+    again = replace(kernel, recency=replace(kernel.recency, again=((1 << 26, 1 << 26),)))
+    too_far = replace(kernel, recency=replace(kernel.recency, again=((NEVER, 1 << 26),)))
+    assert seconds(too_far) == seconds(kernel)
+    floor = (2 * (1 << 26) + 1024) / machine().bandwidth
+    assert floor < seconds(again) < floor + 2e-6
+    busy = replace(kernel, vector_flops=2.0**34)
+    assert seconds(replace(busy, recency=again.recency)) == seconds(busy)

@@ -147,8 +147,61 @@ def test_what_a_row_lacks_is_named() -> None:
     assert any("the zoo has no 'abacus'" in each for each in target(model="abacus", counts={"gbs": 1}).missing)
     assert any("heads" in each for each in target(model="llama-9", counts={"layers": 2, "gbs": 1}).missing)
     assert any("'abacus'" in each for each in target(device="abacus").missing)
-    assert any("no multiple" in each for each in target(counts={**LLAMA, "gbs": 17}).missing)
     assert any("tp=3 does not divide 8 devices" in each for each in target(degrees={"tp": 3}).missing)
+
+
+def test_ranks_with_unequal_numbers_of_sequences_wait_for_the_fullest() -> None:
+    """17 sequences on eight ranks: three for some, one after the other, as two do not divide three."""
+    found = target(counts={**LLAMA, "gbs": 17})
+    assert (found.missing, found.batch, found.plan["mbs"]) == ((), 24, 1)
+    assert "gbs=24, what the fullest ranks have for all: gbs=17 is no multiple of mbs=2 x 8 ranks" in found.assumptions
+    assert found.contradictions, "a mistake in a file of one's own"
+
+
+def test_a_part_of_a_sequence_that_no_ranks_share_is_a_whole_one() -> None:
+    found = target(mbs=0.5, degrees={"dp": 8}, zero=0, counts={**LLAMA, "gbs": 8})
+    assert (found.missing, found.batch, found.plan["mbs"]) == ((), 8, 1)
+    assert any("a microbatch of 0.5 does not fit" in each for each in found.contradictions)
+
+
+def test_sizes_that_contradict_each_other_are_the_row_s_failure(tmp_path: Path) -> None:
+    """Five heads cannot share three of keys: the row says so, and those beside it are still read."""
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "id,device,devices,model,step_time_s,layers,hidden,ffn,heads,kv_heads,vocab,seq,gbs\n"
+        "odd,h100-sxm,8,llama3-8b,1,2,640,256,5,3,1024,128,8\n"
+    )
+    found = row_target(read_run_rows(path)[0])
+    assert any(each.startswith("sizes that fit each other: heads=5") for each in found.missing)
+
+
+@pytest.mark.parametrize(("name", "device"), [("gb200-nvl72", "gb200"), ("dgx-h100", "h100-sxm")])
+def test_a_system_s_name_is_that_of_its_device(name: str, device: str) -> None:
+    found = target(device=name)
+    assert found.on is not None
+    assert found.on.device.name == device
+
+
+def test_devices_that_have_pcie_alone() -> None:
+    """16 lanes of the fourth generation: 31.5 GB/s each way, and no switch that adds."""
+    found = target(scale_up="pcie4-8")
+    assert (found.missing, found.on is not None) == ((), True)
+    assert found.on is not None
+    inside = found.on.levels[0]
+    assert (inside.size, inside.link.name, inside.in_network_reduction) == (8, "pcie", False)
+    assert inside.bandwidth == pytest.approx(31.5e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("precision", "attention"), [("tf32", "plain"), ("fp32", "plain"), ("bf16", "flash")])
+def test_fused_attention_is_half_precision_s(precision: str, attention: str) -> None:
+    assert target(precision=precision, attention="cudnn").plan["attention"] == attention
+
+
+def test_widths_that_shards_and_context_ranks_share_evenly() -> None:
+    """3,840 numbers over 16 x 4 ranks are 60 each; over 512 they are none, and 64 x 4 are the most that share them."""
+    counts = {**LLAMA, "hidden": 3840, "heads": 30, "kv_heads": 30, "gbs": 128}
+    found = target(devices=512, degrees={"fsdp": 128, "cp": 4}, mbs=1.0, counts=counts, model="other")
+    assert (found.missing, found.plan["fsdp"]) == ((), 64)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +430,8 @@ def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
     [
         ("fp8-tensor", "fp8"), ("fp8_cs", "fp8"), ("fp8-blockwise", "fp8"), ("fp8", "fp8"), ("fp8-mx", "mxfp8"),
         ("fp8-rowwise", "fp8-rowwise"),
-        ("nvfp4", "nvfp4"), ("bf16-mixed", "bf16"), ("fp16-amp", "bf16"), ("int8-aqt", "int8"), ("fp8x", "fp8x"),
+        ("nvfp4", "nvfp4"), ("bf16-mixed", "bf16"), ("fp16-amp", "bf16"), ("int8-aqt", "int8"), ("fp8x", "fp8"),
+        ("qwix-fp8", "fp8"), ("fp8-mx-v2", "mxfp8"), ("amp", "bf16"), ("abacus", "bf16"),
     ],
 )  # fmt: skip
 def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planned: str) -> None:

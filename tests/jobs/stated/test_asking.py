@@ -24,9 +24,10 @@ def test_an_encoder_adds_up_gradients_over_its_microbatches(micro: int, asked: s
     assert settings.get("accumulate") == asked
 
 
-def test_a_batch_that_microbatches_do_not_divide_is_one() -> None:
-    run = replace(BERT, counts={"seq": 128, "gbs": 4100})
-    assert "accumulate" not in stated_options(run_target(run), Options()).program.settings
+def test_a_batch_that_ranks_do_not_divide_is_the_fullest_ones() -> None:
+    """4,100 sequences on eight ranks: some have 513, which are nine microbatches of 57, and the others wait for them."""
+    settings = stated_options(run_target(replace(BERT, counts={"seq": 128, "gbs": 4100})), Options()).program.settings
+    assert (settings["batch"], settings["accumulate"]) == ("4104", "9")
 
 
 def test_tensorflow_picks_kinds_of_tokens_by_a_product() -> None:

@@ -126,7 +126,7 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, lin
 @pytest.mark.parametrize(
     ("old", "new", "line", "says", "code"),
     [
-        ('"bf16"', '"fp99"', 18, "precision=fp99 is none of", 2),
+        ('"bf16"', '"fp99"', 18, "plans have no fp99", 2),
         ('"maxtext"', '"maxtext"\noverlap = "what"', 27, "no overlap 'what'", 2),
         ("fsdp = 8", "cp = 8", 17, "264 is not divisible by 2 x cp=8", 3),
     ],
@@ -172,7 +172,7 @@ def test_compare_says_why_a_job_has_no_answer_as_every_verb_does(tmp_path: Path)
     path = str(written(tmp_path, JOB.replace("gbs = 16", "gbs = 15")))
     code, _, told = invoke("compare", path, "--on", "dgx-h100", "--fidelity", "analytical", "--no-folder")
     assert code == 2
-    assert f"meshcast: unreadable-input: {path}:15: the job lacks a batch that fits" in told
+    assert f"meshcast: unreadable-input: {path}:15: the plan contradicts itself: gbs=15 is no multiple of" in told
     assert "fix: use gbs=" in told
 
 

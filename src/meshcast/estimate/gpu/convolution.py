@@ -14,10 +14,12 @@ channels in and out run on a direct kernel, too.
 On CUDA cores (fp32 where tensor cores have no TF32) cuDNN's benchmark takes Winograd's algorithm for filters of 3 x 3, up to
 what all multiplications would take at the peak: estimates lie at or above the speed of light.
 
-Gradients of dilated layers are forward calls whose filter is an image. Their sum over K is not split, and goes in steps of equal
-bytes of each row, which are found anew for every step: `K * width / 4 * gathered cycles` beside the products. A step of CUTLASS's
-implicit GEMMs on tensor cores is 16 numbers of 4 bytes (`tf32_128x128_16x4`, as cuDNN's kernels in the profiles are called) or 32
-of 2 (`f16_128x128_32x4`), and takes as long.
+Gradients of dilated and of transposed layers are forward calls whose filter is an image. Their sum over K is not split, and goes
+tap by tap in steps of equal bytes of each row, which are found anew for every step: `taps * ceil(channels * width / 64) *
+gathered cycles` beside the products. A step of CUTLASS's implicit GEMMs on tensor cores is 16 numbers of 4 bytes
+(`tf32_128x128_16x4`, as cuDNN's kernels in the profiles are called) or 32 of 2 (`f16_128x128_32x4`); fewer channels (which are
+the images of a batch there) leave a part of it empty. In f32 transforms are often faster, and cuDNN's benchmark takes them
+(`spectral_convolution`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from dataclasses import replace
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.spectral_convolution import spectral_convolution
 from meshcast.estimate.gpu.tiles import TiledProduct, product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, is_filter_gradient_call
@@ -39,6 +42,8 @@ WINOGRAD = (
     2.25  # multiplications that F(2x2, 3x3) saves: 36 of four results become 16 (Lavin and Gray 2016, section 4.1)
 )
 TF32_BYTES = 4
+STEP_BYTES = 64  # of each row that a step over K takes
+LOAD_BYTES = 16  # that a thread loads at once
 IMAGE = 2  # times the results' pixels that a filter has which is an image
 _OWN_KERNELS = frozenset({(3, 3), (5, 5), (7, 7)})  # filters that cuDNN has depthwise kernels for (conv2d_c1_k1_nhwc)
 _OWN_GRADIENTS = frozenset({(3, 3), (5, 5)})  # those whose gradients it has kernels for
@@ -64,7 +69,10 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     taps = math.prod(shape.kernel)
     work = product_time(product, machine)
     if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
-        work = work.then(_gathered(product.k * product.width / TF32_BYTES, machine))
+        work = work.then(_gathered(_steps(shape, product.width), product.width, machine))
+        spectral = spectral_convolution(kernel, shape, machine)
+        if spectral is not None and spectral.time < work.time:
+            return spectral
     return replace(work, matrix_joules=joules)
 
 
@@ -99,8 +107,10 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
     # Narrow loads starve tensor cores; CUDA cores are fed by them.
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels and rate.on_tensor_cores
     share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
-    if not rate.on_tensor_cores and by_winograd(shape, gradient=gradient):
-        share *= WINOGRAD
+    if not rate.on_tensor_cores:
+        # Finding pixels takes places of a scheduler's, of which Volta's have some to spare.
+        share = min(1.0, share * machine.plain_slots)
+        share *= WINOGRAD if by_winograd(shape, gradient=gradient) else 1.0
     return implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
 
 
@@ -111,10 +121,22 @@ def by_winograd(shape: Convolution, *, gradient: bool) -> bool:
     return tuple(taps) == (3, 3) and max(steps, default=1) == 1 and max(shape.feature_groups, shape.batch_groups) == 1
 
 
-def _gathered(summed: float, machine: GpuMachine) -> GpuWork:
-    """What a sum over `summed` elements of 4 bytes takes beyond its products where each of them is found by itself."""
-    seconds = summed * machine.parameters.gathered_cycles / machine.clock
-    terms = machine.named(("finding an image's elements", "find = k c", seconds, "s"))
+def _steps(shape: Convolution, width: float) -> float:
+    """Steps of a sum over an image's pixels and its channels.
+
+    A kernel of cuDNN's for channels of one load (`indexed_wo_smem`, `alignc4`) takes several taps a step. It has no reversed
+    filters, which those of transposed layers are; those of dilated layers move in strides instead.
+    """
+    taps, row = math.prod(shape.kernel), shape.in_channels * width
+    together = row <= LOAD_BYTES and max(shape.strides) > 1
+    return taps * row / STEP_BYTES if together else taps * math.ceil(row / STEP_BYTES)
+
+
+def _gathered(steps: float, width: float, machine: GpuMachine) -> GpuWork:
+    """What a sum of so many steps takes beyond its products, where what each of them reads is found by itself."""
+    p = machine.parameters
+    seconds = steps * (p.gathered_cycles if width >= TF32_BYTES else p.gathered_narrow_cycles) / machine.clock
+    terms = machine.named(("finding an image's elements", "find = steps c", seconds, "s"))
     return GpuWork(time=seconds, compute=seconds, computing=0.0, formula="t = find", terms=terms)
 
 
@@ -178,8 +200,9 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
     """One channel per group: by a kernel of cuDNN's own for the filter, or the faster of two general ways."""
     p = machine.parameters
     results = shape.batch * math.prod(shape.out_spatial) * shape.out_channels / max(shape.batch_groups, 1)
-    # Of a gradient by the filter the result is the filter, and its window the image.
-    forward = shape.batch_groups == 1
+    # Of a gradient by the filter the result is the filter, and its window the image. That of a dilated layer is no call for a
+    # gradient but a forward one, with the image for a filter.
+    forward = not is_filter_gradient_call(shape)
     if shape.kernel in _OWN_KERNELS if forward else shape.out_spatial in _OWN_GRADIENTS:
         packed = 2 / element_bytes(shape.lhs_dtype)  # two multiply-adds of 2-byte numbers are one instruction
         # Taps that fall on padding are multiplied like others: half of them on an image no larger than the filter.

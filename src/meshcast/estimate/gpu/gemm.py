@@ -79,7 +79,7 @@ def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
     """
     p = machine.parameters
     if not rate.on_tensor_cores:
-        return p.plain_share / p.tensor_share
+        return min(1.0, machine.plain_slots * p.plain_share / p.tensor_share)
     if min(shape.m, shape.n) == 1:
         return 1.0
     if not shape.padded:  # cuBLAS picks kernels by the alignment of its least aligned rows

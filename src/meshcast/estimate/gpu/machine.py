@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # clocks tell products and streams, 1 and 0 by any p. The fitted one, some 14, matters in between: where arithmetic is 0.8 of
 # memory the share is 0.29 by this one and 0.04 by that.
 CLOCKED_NORM = 4
+_SCHEDULERS, _WARP = 4, 32  # of an SM, since Maxwell; threads of one instruction
 
 
 @made_quickly
@@ -124,6 +125,17 @@ class GpuMachine:
     def sms(self) -> int:
         """Streaming multiprocessors."""
         return self.device.cores
+
+    @cached_property
+    def plain_slots(self) -> float:
+        """Instructions that a scheduler can issue while its plain cores are busy with one of a warp.
+
+        Four schedulers of an SM issue one a cycle each. With 32 cores each (Hopper and later) a load of operands takes the place
+        of a multiplication, which is what products on plain cores were measured with; with 16 (Volta, A100: white papers of both,
+        the SM's four partitions) a warp's instruction keeps them busy for two cycles, and every second place is free.
+        """
+        cores = self.device.vector_flops["f32"] / (2 * self.sms * self.device.peak_clock_hz * _SCHEDULERS)
+        return max(1.0, float(round(_WARP / cores)))
 
     @cached_property
     def clock(self) -> float:

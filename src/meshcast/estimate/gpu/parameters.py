@@ -40,6 +40,15 @@ class GpuParameters:
         "instructions per op of a fused row normalisation; 7 to 14 by the tile XLA picks", 10.0
     )
     row_start: float = _about("rows' fixed cost in a fused normalisation, as elements", 100.0)
+    row_issue: float = _about("instructions per op of a row in Triton's tiles", 2.2)
+    row_function: float = _about("instructions of a function there", 9.0)
+    row_overlap: float = _about(
+        "p of the p-norm that joins arithmetic and memory of programs that hold whole rows", 2.0
+    )
+    row_exchange_cycles: float = _about("an exchange between the warps of such a program, in cycles", 480.0)
+    row_extra: float = _about("registers of an element beside its operands", 0.55)
+    row_mask: float = _about("registers of an element's mask that is held through several reductions", 2.2)
+    row_spilled: float = _about("times that a value which registers do not hold is moved through L2", 0.6)
     reduction_instructions: float = _about(
         "instructions per op of a reduction: loads, exchanges and bounds along with it", 3.3
     )
@@ -109,7 +118,10 @@ class GpuParameters:
     depthwise_instructions: float = _about("instructions per multiply-add of depthwise convolutions", 5.7)
     general_index: float = _about("instructions per element that kernels for any shape work out indices with", 785.0)
     general_tap: float = _about("instructions per multiply-add of a depthwise kernel for any filter", 146.0)
-    gathered_cycles: float = _about("4 bytes of a forward convolution's sum whose filter is an image, in cycles", 50.0)
+    gathered_cycles: float = _about("a step of a forward convolution's sum whose filter is an image, in cycles", 600.0)
+    gathered_narrow_cycles: float = _about("the same of numbers of 2 bytes", 400.0)
+    spectral_rows: float = _about("share of memory's rate of a convolution's transforms along rows", 0.35)
+    spectral_products: float = _about("share of the CUDA cores' rate of a convolution's products of frequencies", 0.25)
     flash_share: float = _about("share of peak of fused attention's products", 0.9)
     flash_exp: float = _about("exponentials of fused attention that products do not hide", 1.0)
     flash_fill: float = _about("keys that filling a tile's pipeline and writing its result cost", 60.0)

@@ -2,8 +2,9 @@
 
 XLA chooses a tile of the result and the warps that share it (`block_level_fusion_config` in its HLO); one thread block, a
 program, loads what its tile needs and writes it. So it is no loop of 512 results a block, whose starts bound those of two
-bytes, and tiles of one-byte elements go through shared memory like others. Reductions keep the models of XLA's own
-emitters. Only HLO that was compiled on a device has such tiles: XLA times these kernels against its own and takes the faster.
+bytes, and tiles of one-byte elements go through shared memory like others. Only HLO that was compiled on a device has such
+tiles: XLA times these kernels against its own and takes the faster. Reductions along rows are `row_programs`: XLA chooses their
+tiles by a model of its own, without a device. Other reductions keep the models of XLA's own emitters.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from meshcast.base import larger
 from meshcast.estimate.gpu.elementwise import instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.row_programs import is_row_program, row_program
 from meshcast.lower import Kernel, KernelKind
 
 _IN_TILES = frozenset({KernelKind.LOOP_FUSION, KernelKind.TRANSPOSE})
 
 
 def is_program(kernel: Kernel) -> bool:
-    """Whether a kernel's tile is known and this model's."""
-    return bool(kernel.tile) and kernel.kind in _IN_TILES
+    """Whether a kernel's tile is known and a model of tiles is its own."""
+    return bool(kernel.tile) and (kernel.kind in _IN_TILES or is_row_program(kernel))
 
 
 def turns_tiles(kernel: Kernel) -> bool:
@@ -31,6 +33,8 @@ def turns_tiles(kernel: Kernel) -> bool:
 
 def program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     """A fusion in tiles."""
+    if kernel.kind is KernelKind.REDUCTION:
+        return row_program(kernel, machine)
     p = machine.parameters
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     started = kernel.programs or math.ceil(output_elements(kernel) / kernel.tile)

@@ -8,6 +8,7 @@ number of cores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,6 +20,8 @@ UNTHREADED = 65536 * 4  # multiplications
 # By how much places are apart: many measured kernels are equally far from a query but for the last bits of a sum, which
 # processors round each in their own way.
 LEAST_APART = 1e-9
+ROUNDING = 1e-12  # more than distances, and products of them, are rounded by
+LEAST_SAVED = 3  # where a bound of every second place is looked for, that takes as long as it saves
 UNROLLED = 8  # BLAS kernels take so many rows or columns at a time; what is left over is summed in another order
 
 
@@ -30,9 +33,14 @@ def squares(places: Array) -> Array:
 
 def apart(sums: Array, doubled: Array) -> Array:
     """`|a - b|` of pairs, of `|a|^2 + |b|^2` and `2 a b`; the sums are overwritten."""
-    sums -= doubled
-    np.maximum(sums, 0.0, out=sums)
+    sums = squares_apart(sums, doubled)
     return np.sqrt(sums, out=sums)
+
+
+def squares_apart(sums: Array, doubled: Array) -> Array:
+    """`|a - b|^2` of pairs, of the same; the sums are overwritten."""
+    sums -= doubled
+    return np.maximum(sums, 0.0, out=sums)
 
 
 def pieces(count: int, most: int) -> Iterator[slice]:
@@ -53,8 +61,38 @@ def doubled_products(queries: Array, places: Array) -> Array:
     return found
 
 
+def rows_near(squared: Array, count: int) -> tuple[npt.NDArray[np.intp], Array]:
+    """Places among which the `count` nearest of each query are: their numbers, in rising order, and their distances.
+
+    The `count`-th nearest of some places is no nearer than that of all, so that what is farther needs no root and no sorting.
+    With every `n`-th of `r` places `r / n` are looked at to find that bound, and about `count * n` lie within it. Queries that
+    have fewer of these than others have infinite distances at their ends.
+
+    Args:
+        squared: `|a - b|^2` of every query and place.
+        count: At most as many as there are places.
+    """
+    rows, width = squared.shape
+    every = math.isqrt(width // count)
+    if every < LEAST_SAVED:
+        return np.broadcast_to(np.arange(width), squared.shape), np.sqrt(squared)
+    bound = np.partition(squared[:, ::every], count - 1, axis=1)[:, count - 1 : count]
+    farthest = (np.sqrt(bound) + 2 * LEAST_APART) * (
+        1 + ROUNDING
+    )  # what `nearest_rows` takes for as far is within it, too
+    within = squared <= farthest**2
+    found = np.flatnonzero(within)
+    lengths = np.diff(np.searchsorted(found, np.arange(rows + 1) * width))
+    filled = np.arange(lengths.max()) < lengths[:, None]
+    numbers = np.zeros(filled.shape, dtype=np.intp)
+    numbers[filled] = found - np.repeat(np.arange(rows) * width, lengths)
+    distances = np.full(filled.shape, np.inf)
+    distances[filled] = np.sqrt(squared.ravel()[found])
+    return numbers, distances
+
+
 def nearest_rows(distances: Array, count: int) -> npt.NDArray[np.intp]:
-    """The numbers of the `count` nearest places of each query, in rising order; of those equally far the first ones.
+    """The numbers of the `count` nearest of each query's places, in rising order; of those equally far the first ones.
 
     So the same are chosen on every machine, whatever order a partition leaves equals in.
     """
@@ -66,4 +104,5 @@ def nearest_rows(distances: Array, count: int) -> npt.NDArray[np.intp]:
         as_far = np.flatnonzero(steps[row] == last[row])
         nearer = int((steps[row] < last[row]).sum())
         chosen[row, as_far[count - nearer :]] = False
-    return np.nonzero(chosen)[1].reshape(len(distances), count)
+    found: npt.NDArray[np.intp] = np.flatnonzero(chosen).reshape(len(distances), count) % distances.shape[1]
+    return found

@@ -7,7 +7,8 @@ Vecchia's approximation). Far from everything measured it falls back to the refe
 
 Rows come from two kinds of programs: those that users run (`common`) and probes, which also try what nobody runs. `l`, `n`, the
 mean, and how much less a probe's row says (`n` times a factor) are those with the least absolute error on common rows
-over folds of whole programs, on all rows where there are few common ones. The interval is the conditional deviation times
+over folds of whole programs, on all rows where there are few common ones. Rows that other programs do not foresee count less
+(`outliers_doubted`). The interval is the conditional deviation times
 the quantile of |error| / deviation over the same folds (after Vovk, "Cross-conformal predictors", 2015; the settings
 are chosen on those folds too), and never less than a normal distribution's where few rows judge it.
 """
@@ -24,7 +25,15 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.estimate.estimator import Array
-from meshcast.estimate.profiled.distances import apart, doubled_products, nearest_rows, pieces, squares
+from meshcast.estimate.profiled.distances import (
+    apart,
+    doubled_products,
+    nearest_rows,
+    pieces,
+    rows_near,
+    squares,
+    squares_apart,
+)
 
 NEIGHBOURS = 48
 # Queries whose distances to a family are worked on together: some hundred KB, which stay in a core's cache, and in pages that
@@ -32,6 +41,8 @@ NEIGHBOURS = 48
 AT_ONCE = 8
 # Of the rows that were left out, by their intervals; a program of several kernels adds them up and is covered more often.
 COVERED = 0.85
+NORMAL_COVERED = 1.44  # deviations of a normal distribution to each side that hold as many
+LEAST_SCALE = 0.05  # of a family whose rows follow from each other
 FOLDS = 5
 LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 NOISES = (0.002, 0.01, 0.03)
@@ -102,7 +113,7 @@ def predict(family: KernelFamily, queries: Array) -> Answers:
         new = asked.new(product)
         if new:
             product = product if len(new) == len(product) else product[new]
-            answered.append(_conditional(family, apart(own[some][new, None] + family.sizes, product)))
+            answered.append(_conditional(family, squares_apart(own[some][new, None] + family.sizes, product)))
     y, deviation, nearest = (np.concatenate(column)[asked.which] for column in zip(*answered, strict=True))
     return Answers(y=y, deviation=deviation, nearest=nearest)
 
@@ -137,11 +148,12 @@ class _Asked:
         return found
 
 
-def _conditional(family: KernelFamily, distances: Array) -> tuple[Array, Array, Array]:
-    """The columns of `Answers` at places that are so far from the family's."""
-    chosen = nearest_rows(distances, min(NEIGHBOURS, len(family)))
-    count = chosen.shape[1]
-    near = np.take_along_axis(distances, chosen, axis=1)
+def _conditional(family: KernelFamily, squared: Array) -> tuple[Array, Array, Array]:
+    """The columns of `Answers` at places that are so far from the family's, by squares of distances."""
+    count = min(NEIGHBOURS, len(family))
+    numbers, distances = rows_near(squared, count)
+    nearest = nearest_rows(distances, count)
+    chosen, near = np.take_along_axis(numbers, nearest, axis=1), np.take_along_axis(distances, nearest, axis=1)
     places = family.places[chosen]  # [queries, count, features]
     sizes = squares(places)
     covariance = apart(sizes[:, :, None] + sizes[:, None, :], 2 * places @ np.swapaxes(places, -1, -2))
@@ -194,11 +206,29 @@ def fit(
     chosen = _nearest_as_good(
         trials, errors, len({name for name, judges in zip(programs, judged, strict=True) if judges})
     )
-    best, least = trials[chosen], float(np.mean(errors[chosen]))
+    best = outliers_doubted(trials[chosen], folds, judged)
     off, deviations = _left_out(best, folds, judged)
     quantile = float(np.quantile(np.abs(off) / deviations, COVERED))
     believed = quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile)
-    return replace(best, quantile=believed, error=float(np.expm1(least)))
+    return replace(best, quantile=believed, error=float(np.expm1(np.mean(np.abs(off)))))
+
+
+def outliers_doubted(
+    family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]
+) -> KernelFamily:
+    """The family, whose rows that the others' programs do not foresee say the less, the farther off they are.
+
+    A row's variance is multiplied by `max(1, z^2)`, z being how many deviations it lies from what programs of other folds say
+    of it (after Huber, "Robust Estimation of a Location Parameter", 1964). Deviations are scaled so that as many of the judged
+    rows lie within 1.44 of them as of a normal distribution. A kernel that another process interrupted, or that its
+    library chose otherwise for once, would else carry its time to all its neighbours.
+    """
+    off, deviations = _left_out(family, folds, judged)
+    scale = float(np.quantile(np.abs(off) / deviations, COVERED)) / NORMAL_COVERED
+    every = np.ones(len(family), dtype=bool)
+    off, deviations = _left_out(family, folds, every)
+    apart = np.abs(off) / (deviations * max(scale, LEAST_SCALE))
+    return replace(family, doubt=family.doubt * np.maximum(1.0, apart) ** 2)
 
 
 def _nearest_as_good(trials: Sequence[KernelFamily], errors: Sequence[Array], programs: int) -> int:

@@ -28,6 +28,7 @@ class TpuTraffic:
     written: float
     hbm_read: float
     hbm_written: float
+    beside: float = 0.0  # that a copy of its own brings on chip meanwhile, for a later kernel
 
     @property
     def hbm(self) -> float:
@@ -84,19 +85,35 @@ class TpuMachine:
     def fixed(self, traffic: TpuTraffic) -> float:
         """Seconds of a kernel that does nothing: the scalar core's part, and the latencies of its first copy and its last."""
         p = self.parameters
-        copies = (traffic.hbm_read > 0) + (traffic.hbm_written > 0)
+        if self.kept_beside:
+            copies = (traffic.read > 0) + (traffic.written > 0)
+        else:
+            copies = (traffic.hbm_read > 0) + (traffic.hbm_written > 0)
         return p.kernel_cycles / self.device.clock_hz + copies * p.copy_ns * 1e-9
 
     @cached_property
+    def kept_beside(self) -> bool:
+        """Whether values are kept in a memory beside VMEM (v4's CMEM), from which every kernel copies them in and out.
+
+        libtpu 0.0.42.1 places them there on v4, in VMEM itself on later generations. Normalisations of few rows on v4
+        (SCALE-Sim-validation, five kernels) begin at five times the two latencies of a kernel that reads and writes memory.
+        """
+        return self.device.cache_bytes > self.cores.vmem_bytes
+
+    @cached_property
     def kept_bytes(self) -> float:
-        """What stays on chip between kernels: VMEM, or the memory beside it that its file calls cache (v4's CMEM)."""
-        return self.parameters.vmem_share * max(self.cores.vmem_bytes, self.device.cache_bytes)
+        """What stays on chip between kernels: of VMEM what kernels' windows leave, or all of the memory beside it (CMEM)."""
+        if self.kept_beside:
+            return float(self.device.cache_bytes)
+        return self.parameters.vmem_share * self.cores.vmem_bytes
 
     def traffic(self, kernel: Kernel) -> TpuTraffic:
         """Where a kernel's bytes lie: what was touched, or will be read, within VMEM's reach never leaves it.
 
         An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
-        was just touched. A compiler that has placed every value is believed.
+        was just touched. A compiler that has placed every value is believed. An argument that is read again soon comes on
+        chip by a copy of its own, which libtpu starts beside the kernel that reads it first, from memory all the same: it
+        is read twice then.
         """
         if kernel.on_chip_bytes is not None:
             return TpuTraffic(
@@ -111,6 +128,7 @@ class TpuMachine:
             written=kernel.written_bytes,
             hbm_read=sum(size for age, size in recency.reads if age > self.kept_bytes),
             hbm_written=sum(size for age, size in recency.kept if age > self.kept_bytes),
+            beside=sum(size for age, size in recency.again if age <= self.kept_bytes),
         )
 
     @property
@@ -167,11 +185,15 @@ class TpuMachine:
         return ops + functions if kernel.kind is KernelKind.REDUCTION else max(ops, functions)
 
     def converting(self, dtype: str, read: float, written: float) -> float:
+        """Seconds of turning so many elements of f16 into f32 and back; none of another type."""
+        return self.turning(read, written) if dtype == HALF else 0.0
+
+    def turning(self, read: float, written: float) -> float:
         """Seconds of turning so many elements of f16 into f32 and back, where vector units have no 16-bit arithmetic.
 
         Nobody has published times of f16 on later generations; there it is taken as bf16 is.
         """
-        if dtype != HALF or self.has_bf16_vectors:
+        if self.has_bf16_vectors:
             return 0.0
         p = self.parameters
         return self.vectors(p.half_in_cycles, read) + self.vectors(p.half_out_cycles, written)
@@ -191,7 +213,8 @@ class TpuMachine:
         A kernel goes through its data in `n` steps, each of which is copied in, worked on and copied out while others
         are: with one step nothing overlaps, with many all but the slowest engine is hidden. In turns, what is copied out
         counts as the last engine's instead of the memory's, which is never faster than all of its bytes:
-        `t = t0 + max(mem, longest + (sum - longest) / n)`.
+        `t = t0 + max(mem, longest + (sum - longest) / n)`. Bytes that are brought on chip beside it take the memory's time too,
+        and no part in its steps: never less than `t0 + (B + B_b) / W`.
 
         Args:
             traffic: What moves.
@@ -207,10 +230,11 @@ class TpuMachine:
         if turns:
             parts[-2:] = [parts[-2] + out, memory - out]
         longest, fixed = max(parts), self.fixed(traffic)
+        shared = memory + self.memory(traffic.beside)  # the copy beside has its part of the bandwidth
         work = TimedWork(
-            time=fixed + max(memory, longest + (sum(parts) - longest) / steps),
+            time=fixed + max(shared, longest + (sum(parts) - longest) / steps),
             compute=max((engine.value for engine in engines), default=0.0),
-            memory=memory,
+            memory=shared,
             computing=computing,
             fixed=fixed,
         )
@@ -238,7 +262,8 @@ class TpuMachine:
         """The terms of the memory's time, for explanations: bytes, bandwidth, seconds."""
         return (
             Term("bytes from and to memory", "B", traffic.hbm, "B"),
-            Term("bytes kept in VMEM", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),
+            Term("bytes kept on chip", "B_v", max(0.0, traffic.all - traffic.hbm), "B"),
+            *((Term("bytes copied in beside it", "B_b", traffic.beside, "B"),) if traffic.beside else ()),
             Term("bandwidth that copies reach", "W", self.bandwidth, "B/s"),
             Term("copies", "mem = B/W", self.memory(traffic.hbm), "s"),
         )

@@ -45,6 +45,9 @@ class TpuParameters:
     scalar_cycles: float = about(
         "a sum's way across lanes and sublanes to a single element, and on to the scalar core", 3000.0, SWEEPS
     )
+    lane_cycles: float = about(
+        "summing one vector across its lanes: of the rows of a reduction, one in each sublane", 12.0, VALIDATION
+    )
     hbm_share: float = about("share of the memory's bandwidth that copies reach", 0.76, SWEEPS)
     copy_share: float = about(
         "the same where a kernel does nothing but copy from memory to memory", 0.85, MICROBENCHMARKS

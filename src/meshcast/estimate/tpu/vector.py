@@ -13,11 +13,12 @@ from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.rates import matrix_rate
-from meshcast.estimate.tpu.machine import WORD_BYTES, TimedWork, TpuMachine, TpuTraffic
+from meshcast.estimate.tpu.machine import HALF, WORD_BYTES, TimedWork, TpuMachine, TpuTraffic
 from meshcast.lower import SCALAR_BYTES, Kernel, KernelKind
 from meshcast.workload import Reduction
 
 HALF_BYTES = 2  # of one element of f16
+NOTHING = TpuTraffic(read=0.0, written=0.0, hbm_read=0.0, hbm_written=0.0)
 
 
 def passing(kernel: Kernel, traffic: TpuTraffic, machine: TpuMachine, more: float = 0.0) -> tuple[Term, Term, Term]:
@@ -60,6 +61,30 @@ def padding(shape: tuple[int, ...], machine: TpuMachine) -> float:
     return _padding(shape, machine.cores.sublanes, machine.cores.lanes) if shape else 1.0
 
 
+def row_sums(kernel: Kernel, machine: TpuMachine) -> float:
+    """Seconds of a reduction's way across lanes: of each vector of running sums, one of whose rows a sublane holds.
+
+    Sums over other dimensions alone are additions of whole vectors, and have none.
+    """
+    geometry = kernel.geometry
+    if not isinstance(geometry, Reduction) or len(geometry.shape) - 1 not in geometry.dims:
+        return 0.0
+    rows = math.prod(size for dim, size in enumerate(geometry.shape) if dim not in geometry.dims)
+    return machine.vectors(machine.parameters.lane_cycles, rows * machine.cores.lanes)
+
+
+def halves(kernel: Kernel, traffic: TpuTraffic, machine: TpuMachine) -> float:
+    """Seconds of turning f16 that a loop reads into f32, and results back, in whole tiles.
+
+    By what the lowering found of it (`lower.halves`); else all of a loop's bytes are of the type that it computes in.
+    """
+    read, written = kernel.halves or ((traffic.read, traffic.written) if kernel.dtype == HALF else (0, 0))
+    ranges = kernel.geometry.shape if isinstance(kernel.geometry, Reduction) else kernel.shape
+    return machine.turning(
+        read / HALF_BYTES * padding(ranges, machine), written / HALF_BYTES * padding(kernel.shape, machine)
+    )
+
+
 def pipelined(engines: Sequence[Term], steps: float, machine: TpuMachine) -> float:
     """Steps of a loop over elements that all lie in VMEM, so that no copies set how much is worked on at a time.
 
@@ -78,7 +103,7 @@ def loop(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     """Any pass over elements; where another dimension becomes the innermost, each vector is shuffled as well."""
     traffic, p = machine.traffic(kernel), machine.parameters
     if traffic.all <= SCALAR_BYTES:  # the scalar core's: counters, flags, indices of a slice
-        return machine.counting.work(replace(traffic, hbm_read=0.0, hbm_written=0.0), (), 1.0)
+        return machine.counting.work(NOTHING, (), 1.0)
     steps = windows(kernel, machine)
     machine = machine.sharing(steps * machine.device.cores)
     if "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {
@@ -91,11 +116,9 @@ def loop(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     shuffles = sums = 0.0
     if kernel.kind is KernelKind.TRANSPOSE or "turned" in kernel.flags:
         shuffles = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / WORD_BYTES))
-    if kernel.kind is KernelKind.REDUCTION and kernel.elements == 1:
-        sums = p.scalar_cycles / machine.device.clock_hz
-    padded = padding(kernel.shape, machine) / HALF_BYTES
-    turned = machine.converting(kernel.dtype, traffic.read * padded, traffic.written * padded)
-    engines = passing(kernel, traffic, machine, shuffles + sums + turned)
+    if kernel.kind is KernelKind.REDUCTION:
+        sums = p.scalar_cycles / machine.device.clock_hz if kernel.elements == 1 else row_sums(kernel, machine)
+    engines = passing(kernel, traffic, machine, shuffles + sums + halves(kernel, traffic, machine))
     if not traffic.hbm and kernel.kind is not KernelKind.REDUCTION:  # whose running sum each vector waits for
         steps = pipelined(engines, steps, machine)
     return machine.work(traffic, engines, steps, computing=machine.arithmetic(kernel) + sums)

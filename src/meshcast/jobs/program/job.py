@@ -85,7 +85,9 @@ class ProgramJob:
     def lowered(self) -> LoweredProgram:
         """The kernels that one device runs."""
         options = self.options
-        whose = WhoseKernels(asked=options.asked_lowering, lowering=chosen_lowering(options, self.program, self.device))
+        chosen = chosen_lowering(options, self.program, self.device)
+        hides = chosen != "compiled" or options.scheduling.hides_latency
+        whose = WhoseKernels(asked=options.asked_lowering, lowering=chosen, hides_latency=hides)
         _tell_stage(1)
         return lowered_program(
             self.program, self.mesh, self.device, whose=whose, reading=options.program, lowering=options.lowering

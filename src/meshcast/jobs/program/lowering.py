@@ -32,10 +32,17 @@ _NOTHING = InWords("", Overlap())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoseKernels:
-    """Whose kernels run: what is asked for, and what that comes to for a program on a device."""
+    """Whose kernels run: what is asked for, and what that comes to for a program on a device.
+
+    Attributes:
+        asked: The lowering that is asked for.
+        lowering: The lowering that it gets.
+        hides_latency: Whether a compiler is asked to start exchanges early.
+    """
 
     asked: str
     lowering: Lowering
+    hides_latency: bool = True
 
 
 def lowered_program(
@@ -111,7 +118,10 @@ def _lowered(
     refused, overflow = "", None
     if whose.lowering == "compiled":
         try:
-            return lower_compiled(program, device, mesh=mesh, options=read, limit_s=lowering.compile_limit or None)
+            return lower_compiled(
+                program, device, mesh=mesh, options=read, limit_s=lowering.compile_limit or None,
+                hides_latency=whose.hides_latency,
+            )  # fmt: skip
         except OutOfMemoryError as error:
             refused, overflow = error.message, Overflow(demand=error.demand, bound=error.bound)
         except (UnsupportedError, UsageError) as error:  # loops may have other names and counts in XLA's program

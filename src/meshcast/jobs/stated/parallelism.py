@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 from meshcast.hardware import Device
@@ -18,9 +19,11 @@ from meshcast.jobs.stated.run import DEGREES, StatedRun
 from meshcast.jobs.stated.shapes import RunModel
 from meshcast.jobs.stated.systems import RunSystem
 from meshcast.options import Stack
+from meshcast.zoo import PLAN_WORDS
 
 PlanWords = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
+_WHOLE = ("fp32", "tf32")  # precisions of activations of 4 bytes
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
 _ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
@@ -34,6 +37,11 @@ _PRECISIONS = (
     (r"(bf16|fp16)-(?:mixed|amp)", r"\1"),
     (r"int8-aqt|aqt-int8|int8-w8a8", "int8"),
 )
+# Of words that are none of these what they are taken for, by a part of them; the more special ones first.
+_NEAREST = (
+    (r"fp4|int4", "nvfp4"), (r"mx", "mxfp8"), (r"row|channel|axis", "fp8-rowwise"), (r"fp8|e4m3|e5m2", "fp8"), (r"int8", "int8"),
+    (r"tf32", "tf32"), (r"bf16", "bf16"), (r"fp16|amp|mixed|half", "fp16"), (r"32|64|single|double", "fp32"), ("", "bf16"),
+)  # fmt: skip
 
 
 def plan_text(plan: PlanWords) -> str:
@@ -70,6 +78,9 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan |= activations_of(run, stack, found)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
     windowed = bool(getattr(model.config, "window", 0))
+    if precision in _WHOLE and stack.attention != "plain":
+        found.assumes(f"plain attention: no fused one is known in {precision}")
+        stack = replace(stack, attention="plain")
     plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow, windowed=windowed)
     gradients = run.extra.values.get("grad_reduce", stack.gradients)
     if gradients != "fp32":
@@ -90,7 +101,7 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
         )
         sharded = ranks
     plain = ranks // sharded
-    if model.planned and (shares := math.gcd(sharded, model.config.dim)) != sharded:
+    if model.planned and (shares := _even_shares(sharded, run.degree("cp"), model.config.dim)) != sharded:
         found.assumes(f"fsdp={shares}: programs share a width of {model.config.dim} evenly, fsdp={sharded} does not")
         sharded = shares
     if "dp" in run.degrees and run.degree("dp") != plain:
@@ -110,6 +121,11 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
     if outer * inner != experts:
         found.assumes(f"ep={outer * inner}: ep={experts} reaches over tensor ranks, and {ranks} ranks share the batch")
     return {"dp": plain // inner, "fsdp": sharded // outer, "ep": outer * inner}
+
+
+def _even_shares(sharded: int, context: int, width: int) -> int:
+    """The most ranks up to those that share out weights whose shares of a width are even, those of a sequence among them."""
+    return max(1, math.gcd(sharded * context, width) // context)
 
 
 def _sharing(run: StatedRun, plan: PlanWords) -> PlanWords:
@@ -202,12 +218,12 @@ def _microbatch(run: StatedRun, plan: PlanWords, ranks: int, shards: dict[str, i
     if exact.denominator > 1 and abs(exact - Fraction(micro)) < _ROUNDED * exact:
         together, sharing = exact.numerator, exact.denominator
         if int(plan["fsdp"]) % sharing:
-            found.lacks(
-                f"a microbatch that fits: mbs={micro:g} on fsdp={plan['fsdp']} ranks",
+            found.contradicts(
+                f"mbs={math.ceil(exact)}: a microbatch of {micro:g} does not fit fsdp={plan['fsdp']} ranks",
                 of="mbs" if run.mbs is not None else "gbs",
                 fix=f"use mbs=1, or a gbs that is a multiple of {ranks}",
             )
-            return {}
+            return _other_microbatch(batch, math.ceil(exact), ranks, found)
         sequences = "a sequence" if together == 1 else f"{together} sequences"
         found.assumes(f"{sharing} ranks share {sequences} by position: mbs={micro:g}")
         return {"mbs": together, "fsdp": int(plan["fsdp"]) // sharing, "cp": shards["cp"] * sharing, "zero": 3}
@@ -217,18 +233,20 @@ def _microbatch(run: StatedRun, plan: PlanWords, ranks: int, shards: dict[str, i
 
 
 def _other_microbatch(batch: int, micro: float, ranks: int, found: Findings) -> PlanWords:
-    """The largest microbatch up to the one that is told which the ranks can share the batch out in."""
+    """The largest microbatch up to the one that is told which the ranks can share the batch out in.
+
+    Where ranks have unequal numbers of sequences all wait for the fullest ones: the batch is as if all had as many (`gbs`).
+    """
     step = max(int(micro), 1) * ranks
     near = sorted({max(batch - batch % step, step), batch - batch % step + step})
     said = f"gbs={batch} is no multiple of mbs={micro:g} x {ranks} ranks"
     fix = f"use {' or '.join(f'gbs={each}' for each in near)}" + ("" if micro == int(micro) else ", and a whole mbs")
-    whole, rest = divmod(batch, ranks)
-    if rest:
-        found.lacks(f"a batch that fits: {said}", of="gbs", fix=fix)
-        return {"mbs": max(int(micro), 1)}
+    whole = -(-batch // ranks)
     nearest = max(size for size in range(1, max(int(micro), 1) + 1) if whole % size == 0)
-    found.contradicts(f"mbs={nearest}: {said}", of="gbs", fix=fix)
-    return {"mbs": nearest}
+    filled = {"gbs": whole * ranks} if whole * ranks != batch else {}
+    taken = f"gbs={whole * ranks}, what the fullest ranks have for all" if filled else f"mbs={nearest}"
+    found.contradicts(f"{taken}: {said}", of="gbs", fix=fix)
+    return {"mbs": nearest, **filled}
 
 
 def _precision(run: StatedRun, device: Device, found: Findings) -> str:
@@ -239,6 +257,10 @@ def _precision(run: StatedRun, device: Device, found: Findings) -> str:
     precision = run.precision.replace("_", "-")
     for pattern, word in _PRECISIONS:
         precision = re.sub(f"^(?:{pattern})$", word, precision)
+    if precision not in PLAN_WORDS["precision"]:
+        told, precision = precision, next(word for pattern, word in _NEAREST if re.search(pattern, precision))
+        known = ", ".join(PLAN_WORDS["precision"])
+        found.contradicts(f"precision {precision}: plans have no {told}", of="precision", fix=f"one of {known}")
     peaks = device.matrix_flops
     if precision == "fp16" and "bf16" in peaks and peaks["bf16"] == peaks.get("f16", peaks["bf16"]):
         found.assumes("fp16 costs what bf16 does")

@@ -17,7 +17,7 @@ from meshcast.zoo import Builder, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
 _DECODER, _EXPERTS, _GPT, _TABLES, _ENCODER = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo", "bert-large"
-_ENCODERS = ("bert", "roberta")
+_ENCODERS = ("bert", "electra")  # in a model's name: RoBERTa and others of the same layers too
 _FIELDS = {
     "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "vocab": "vocab",
@@ -118,7 +118,7 @@ def _general(run: StatedRun) -> str | None:
     """The general model of a run's kind; None where its cells describe no model that reads tokens."""
     if run.model.startswith("dlrm"):
         return _TABLES
-    if run.model.startswith(_ENCODERS):
+    if any(each in run.model for each in _ENCODERS):
         return _ENCODER
     if "experts" in run.counts:
         return _EXPERTS

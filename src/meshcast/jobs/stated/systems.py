@@ -6,7 +6,16 @@ import re
 from dataclasses import dataclass, replace
 
 from meshcast.base import MeshcastError, UnsupportedError
-from meshcast.hardware import Cluster, Device, NetworkLevel, load_device, resolve, with_software
+from meshcast.hardware import (
+    Cluster,
+    Device,
+    NetworkLevel,
+    cluster_names,
+    load_cluster,
+    load_device,
+    resolve,
+    with_software,
+)
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.network import shaped, slice_shape
@@ -24,6 +33,8 @@ FABRICS = (*_FABRICS, "efa", *_OWN)
 SCALE_UPS = ("nvlink", "nvswitch", "nvl", "pcie", "xgmi", "infinity", "ici")
 """First words of `scale_up` that are understood, less the number of a generation or of devices behind them."""
 _FIRST_EFA = ("a100", "v100")  # cards of their time; later devices have the second generation or a newer one
+_PCIE_GENERATION = 4  # where a run does not say which
+_PCIE_BYTES = 3.94e9  # a second each way over 16 lanes of the first generation, doubled by every later one (PCI-SIG)
 _CLOSE = 0.06  # of a device's own figure: 80 GB and 80 GiB are one
 
 
@@ -41,7 +52,7 @@ def system_of(run: StatedRun, found: Findings) -> RunSystem | None:
         if run.on:
             cluster = resolve(run.on)
             return RunSystem(cluster=cluster, hardware_class=cluster.device.name.split("-sxm")[0])
-        device = load_device("tpu-v7-core" if run.device in _BY_CORE else run.device)
+        device = _device("tpu-v7-core" if run.device in _BY_CORE else run.device)
         cluster = resolve(_noted(device, run))
         cluster = _slices(cluster, run, found) if device.kind == "tpu" else _hosts(cluster, run, found)
     except MeshcastError as error:
@@ -50,6 +61,16 @@ def system_of(run: StatedRun, found: Findings) -> RunSystem | None:
         return None
     label = (device.bases[0] if device.bases and "-core" in device.name else device.name).split("-sxm")[0]
     return RunSystem(cluster=cluster, hardware_class=label)
+
+
+def _device(name: str) -> Device:
+    """A device by its name, or by that of the system that it is sold in: `gb200-nvl72`, `dgx-h100`."""
+    try:
+        return load_device(name)
+    except MeshcastError:
+        if name not in cluster_names():
+            raise
+        return load_cluster(name).device
 
 
 def _noted(device: Device, run: StatedRun) -> Device:
@@ -70,15 +91,20 @@ def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
     inside, between = cluster.levels[0], cluster.levels[-1]
     domain = re.search(r"nvl(\d+)|-(\d+)$", run.scale_up)
     size = int(domain[1] or domain[2]) if domain else run.devices_per_host or inside.size
-    if run.scale_up.startswith("pcie") and "pcie" not in inside.link.name:
-        found.lacks(
-            f"a {run.device} on PCIe alone: the catalogue has {cluster.name} with {inside.link.name}", of="scale_up"
-        )
+    if (pcie := re.match(r"pcie(\d?)", run.scale_up)) and "pcie" not in inside.link.name:
+        inside = _on_pcie(inside, int(pcie[1] or _PCIE_GENERATION), found)
     switched = "nvswitch" in run.scale_up or "nvl" in run.scale_up.replace("nvlink", "")
     inside = replace(inside, size=size, topology="switch" if switched else inside.topology)
     if run.devices > size:
         between = _between(between, run, found)
     return replace(cluster, levels=(inside, *cluster.levels[1:-1], between))
+
+
+def _on_pcie(level: NetworkLevel, generation: int, found: Findings) -> NetworkLevel:
+    """A host's devices on PCIe alone, where the catalogue's have links of their own: 16 lanes, peer to peer."""
+    rate = _PCIE_BYTES * 2.0 ** (generation - 1)
+    found.assumes(f"devices of a host on 16 lanes of PCIe {generation}, in place of {level.link.name}")
+    return replace(with_software(level, "pcie"), links=1, link_bandwidth=rate, in_network_reduction=False)
 
 
 def _between(level: NetworkLevel, run: StatedRun, found: Findings) -> NetworkLevel:

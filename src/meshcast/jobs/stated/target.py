@@ -111,7 +111,7 @@ def run_target(run: StatedRun) -> RunTarget:
         found.lacks("gbs", of="gbs")
     return RunTarget(
         model=model,
-        batch=run.counts.get("gbs", 0),
+        batch=int(plan.pop("gbs", run.counts.get("gbs", 0))),
         seq=run.counts.get("seq") if model and model.reads_sequences else None,
         plan=plan,
         on=system.cluster if system else None,

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -30,6 +31,8 @@ GPUS_PER_HOST = 8
 # Two ways to compile products, the first one preferred.
 TRITON = {"xla_gpu_autotune_level": "0", "xla_gpu_mock_custom_calls": "True"}
 CUBLAS = {**TRITON, "xla_gpu_enable_triton_gemm": "False"}
+# Off in XLA's own defaults; JAX's guide to performance on GPUs turns it on for programs over several.
+_LATENCY_HIDING = "xla_gpu_enable_latency_hiding_scheduler"
 _NO_TILES = "Couldn't find output tile sizes"
 _CACHE = "xla-gpu"
 
@@ -42,13 +45,16 @@ def why_not(device: Device) -> str | None:
     return missing_facts(device) or (f"{found} ({HOW_TO_INSTALL_GPU_COMPILER})" if isinstance(found, str) else None)
 
 
-def compile_program(program: Program, device: Device, *, limit_s: float | None = None) -> Compilation:
+def compile_program(
+    program: Program, device: Device, *, limit_s: float | None = None, hides_latency: bool = True
+) -> Compilation:
     """The program compiled for as many of a device as its mesh has.
 
     Args:
         program: The program, before any partitioning.
         device: A CUDA GPU.
         limit_s: How long compiling may take. That it took longer is kept too: who asks for no more is not made to wait again.
+        hides_latency: Whether programs over several devices get XLA's latency-hiding scheduler, unless `XLA_FLAGS` speaks of it.
 
     Raises:
         UnsupportedError: The compiler is not installed, cannot target the device, refuses the program, or takes too long.
@@ -62,15 +68,20 @@ def compile_program(program: Program, device: Device, *, limit_s: float | None =
     header: dict[str, Any] = {
         "target": target_config(device), "topology": topology(program.devices), "devices": program.devices,
     }  # fmt: skip
+    outside = os.environ.get("XLA_FLAGS", "")
+    hiding = (
+        {_LATENCY_HIDING: "True"} if program.devices > 1 and hides_latency and _LATENCY_HIDING not in outside else {}
+    )
+    ways = [{**TRITON, **hiding}, {**CUBLAS, **hiding}]
     made_from = {
-        "compiler": found.release, "jaxlib": metadata.version("jaxlib"), "flags_from_outside": os.environ.get("XLA_FLAGS", ""),
-        "target": header, "flags": [TRITON, CUBLAS],
+        "compiler": found.release, "jaxlib": metadata.version("jaxlib"), "flags_from_outside": outside, "target": header,
+        "flags": ways,
     }  # fmt: skip
     data = program.bytecode
     places = {"library": str(found.library), "toolkit": str(found.toolkit)}
     tell(f"compiling {program.name} for {device.name}")
     entry, kept = compiled_once(
-        _CACHE, made_from, data, lambda: _compiled({**header, **places}, data, program.name, limit),
+        _CACHE, made_from, data, lambda: _compiled({**header, **places}, data, program.name, ways, limit),
         holds=lambda entry: entry.get("unfinished", math.inf) >= limit,
     )  # fmt: skip
     if "unfinished" in entry:
@@ -89,11 +100,13 @@ def topology(devices: int) -> str:
     return f"1x{devices // per_host}x{per_host}"
 
 
-def _compiled(header: dict[str, Any], data: bytes, where: str, limit_s: float) -> dict[str, Any]:
-    """What the compiler answers; where it does not within the limit, that limit (`unfinished`)."""
+def _compiled(
+    header: dict[str, Any], data: bytes, where: str, ways: Sequence[Mapping[str, str]], limit_s: float
+) -> dict[str, Any]:
+    """What the compiler answers, by the first of the ways that tiles all products; after the limit, that limit (`unfinished`)."""
     failures: list[str] = []
     ends = time.monotonic() + limit_s
-    for flags in (TRITON, CUBLAS):
+    for flags in ways:
         try:
             found = json.loads(
                 _child.request({**header, "flags": flags}, data, timeout_s=max(0.0, ends - time.monotonic()))

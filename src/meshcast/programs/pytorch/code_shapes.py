@@ -42,7 +42,11 @@ ATTENTION_DROPPED = 0.72  # the same inside attention
 # Seconds that a mask, read for every pair of a query and a key, costs a pair, whatever the head's width (Llama, Qwen3, GPT-NeoX).
 MASKED_PAIR = {"forward": 0.47e-12, "backward": 0.9e-12}
 
-_DEPTHWISE = 0.52  # cuDNN's convolutions of single channels that lie last, of small windows
+# cuDNN's convolutions of single channels that lie last, of small windows: gradients of images take longer than their bytes do
+# forward (MobileNetV2, MNASNet, ShuffleNet: 1.25 to 1.34 times), those of weights still more: sums over parts in half precision
+# (`wgrad2d_c1_k1_nhwc`, and a kernel that adds them up), another kernel in fp32 (`depthwise_convolution_wgrad_tiling`).
+_DEPTHWISE = {"forward": 0.52, "data": 0.4, "weight": 0.28}
+_DEPTHWISE_FULL = {**_DEPTHWISE, "weight": 0.2}  # in fp32
 _TAPS = {
     "forward": 5.3e12,
     "data": 2.8e12,
@@ -87,7 +91,8 @@ def indexed(takes: Sequence[View], gives: Sequence[View], *, rate: float = _INDE
 def tapped(takes: Sequence[View], gives: Sequence[View], *, taps: int, what: str) -> float:
     """The share of a convolution of single channels: `t = max(bytes / (_DEPTHWISE STREAM), taps / rate)`."""
     moved = bytes_of([*takes, *gives]) / STREAM
-    return min(_DEPTHWISE, moved / (taps / _TAPS[what])) if taps and moved else 1.0
+    small = (_DEPTHWISE_FULL if BYTES[takes[0].dtype] == BYTES["float32"] else _DEPTHWISE)[what]
+    return min(small, moved / (taps / _TAPS[what])) if taps and moved else 1.0
 
 
 def one_by_one(takes: Sequence[View], gives: Sequence[View], *, elements: int, taps: int, what: str) -> float:

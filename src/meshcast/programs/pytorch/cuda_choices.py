@@ -160,22 +160,29 @@ def _dropout(x: Any, p: float, train: bool) -> Any:
     return x * 0 if train and p == 1 else x
 
 
-def choose_attention(query: Any, key: Any, value: Any, mask: Any, dropout: float, *, causal: bool = False) -> str:
+def choose_attention(
+    query: Any, key: Any, value: Any, mask: Any, dropout: float, *, causal: bool = False, grouped: bool = False
+) -> str:
     """The kernel of `scaled_dot_product_attention` on Hopper: cuDNN's, then FlashAttention-2, then the memory-efficient one.
 
     The order and the conditions of `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp` in torch 2.11: neighbours along the
-    last dimension lie side by side in every operand, the mask among them (`check_last_dim_stride_equals_1_dense`), else plain
-    products are left, in fp32 (`_math_attention` in `attention.cpp`). A mask that `transformers` makes while it is traced, and
-    that masks nothing, is one number spread over all keys, so that BERT and its kin go that way when they are compiled.
-    cuDNN's wants half precision and heads of a multiple of 8 up to 128; FlashAttention no mask, and under a causal one as
-    many keys as queries; the memory-efficient one heads of whole 16 bytes. Releases after 2.11 refuse cuDNN's dropout where
-    its probability is no multiple of 1/16.
+    last dimension lie side by side in every operand, the mask among them (`check_last_dim_stride_equals_1_dense`), and there are
+    as many heads of keys as of queries unless they are said to be `grouped` (`check_batch_size_and_num_heads_dense`; Falcon has
+    one head of keys, which it spreads), else plain products are left, in fp32 (`_math_attention` in `attention.cpp`). A mask
+    that `transformers` makes while it is traced, and that masks nothing, is one number spread over all keys, so that BERT and
+    its kin go that way when they are compiled. cuDNN's wants half precision and heads of a multiple of 8 up to 128;
+    FlashAttention no mask, and under a causal one as many keys as queries; the memory-efficient one heads of whole 16 bytes.
+    Releases after 2.11 refuse cuDNN's dropout where its probability is no multiple of 1/16.
     """
     half = query.dtype in (torch.float16, torch.bfloat16)
     head, values, keys = query.shape[-1], value.shape[-1], key.shape[-2]
     operands = (query, key, value, *(() if mask is None else (mask,)))
     apart = any(each.dim() and each.stride(-1) != 1 for each in operands)
     if query.dim() != 4 or min(query.shape[-2], keys) == 0 or (apart and head > 1):
+        return "math"
+    if any(
+        each.shape[0] != query.shape[0] or (each.shape[1] != query.shape[1] and not grouped) for each in (key, value)
+    ):
         return "math"
     fits_dropout = not dropout or query.shape[-2] > 1
     learned = mask is not None and torch.is_grad_enabled() and mask.requires_grad
@@ -197,7 +204,7 @@ def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    chosen = choose_attention(query, key, value, attn_mask, dropout_p, causal=is_causal)
+    chosen = choose_attention(query, key, value, attn_mask, dropout_p, causal=is_causal, grouped=enable_gqa)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     grad = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
     if chosen != "math" and attn_mask is not None and attn_mask.dtype == torch.bool:

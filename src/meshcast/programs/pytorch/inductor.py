@@ -28,6 +28,7 @@ from meshcast.programs.pytorch.fusing import KernelGroup, fused
 from meshcast.programs.pytorch.image_layouts import channels_last_pays
 from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.launched import Arithmetic, Launch
+from meshcast.programs.pytorch.padded import LEAST
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
 from meshcast.programs.pytorch.recorded import BYTES, Recording, View
 from meshcast.programs.pytorch.repeats import with_repeats
@@ -41,7 +42,6 @@ SCATTERED_SHARE = 0.75  # of loops that read in another order than they write
 _MET = 0.7e-6  # seconds beyond its bytes that a kernel over parts of sums takes (1.3 to 3.2 us in ResNet-101, BERT)
 _HALF = 2  # bytes of half precision
 SHORT_ROW = 0.1e-9  # seconds a row of fewer than 256 elements
-_PADDED = 256  # sizes of products from which rows are padded to multiples of 8 (`torch/_inductor/fx_passes/pad_mm.py`)
 
 
 class Compiled:
@@ -261,7 +261,7 @@ def _scattered(view: View) -> bool:
 def _compiled_call(launch: Launch, *, channels_last: bool) -> Launch:
     """A library's call between fused kernels: rows of products padded, images channels last where they are all so."""
     name = f"extern_{launch.name}"
-    if launch.form == "product" and min(launch.told["m"], launch.told["n"], launch.told["k"]) >= _PADDED:
+    if launch.form == "product" and min(launch.told["m"], launch.told["n"], launch.told["k"]) >= LEAST:
         padded = {name: -(-launch.told[name] // 8) * 8 for name in ("m", "n", "k")}
         return replace(launch, name=name, told={**launch.told, **padded})
     if launch.name.startswith("conv_depthwise") and launch.told and channels_last:

@@ -4,7 +4,7 @@ Between results that are not computed again and the backward pass the fewest byt
 (`torch/_functorch/partitioners.py`, `solve_min_cut`). Not computed again are
 
 - calls of libraries, random numbers, and operators that are not in the partitioner's list;
-- what a library's call of the backward pass reads, since it would have to be written out again;
+- what a library's call or a pooling of the backward pass reads, since it would have to be written out again;
 - what is four times smaller than what it is made of: sums;
 - what reads a value again behind a library's call that read it before, such as a residual's sum.
 
@@ -65,7 +65,8 @@ def _fused(piece: LoopPiece, user: LoopPiece) -> bool:
 
 
 def _needed_whole(piece: LoopPiece) -> bool:
-    return any(user.phase == "backward" and user.kind == "library" for user in piece.users)
+    """Whether something of the backward pass reads it that is not fused: a library, or a pooling, which wants its shape alone."""
+    return any(user.phase == "backward" and not _fused(piece, user) for user in piece.users)
 
 
 def _is_small(piece: LoopPiece) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshcast.programs.pytorch.arithmetic import MOVES, POINTWISE, WINDOWED, plain_name
 from meshcast.programs.pytorch.eager_rows import SUMS, along_rows, normalised, reduced_dims
+from meshcast.programs.pytorch.padded import padded_operands
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
 from meshcast.programs.pytorch.same_loops import SameLoops
 from meshcast.programs.pytorch.split_sums import stages_of_sum
@@ -129,6 +130,9 @@ class Pieces:
         self._made: dict[int, LoopPiece] = {}  # storage -> who wrote it last
         self._same = SameLoops()
         self._next = max(recording.sizes, default=0) + 1
+        self._looked_at = {view.storage for op in recording.ops for view in op.takes}
+        self._looked_at |= {view.storage for view in recording.returned}
+        self._offsets: dict[int, View] = {}  # of a pooling: what stands for its indices
         for place, op in enumerate(recording.ops):
             if op.shares or op.phase == "optimizer" or not any(view.elements for view in op.gives):
                 continue
@@ -183,8 +187,35 @@ class Pieces:
         self._next += 1
         return View(self._next, (count,), (1,), "float32")
 
+    def _new(self, like: View, shape: tuple[int, ...], dtype: str) -> View:
+        """A tensor that only pieces know of, which lies in order."""
+        self._next += 1
+        strides = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+        return View(self._next, shape, strides if shape != like.shape else like.strides, dtype)
+
+    def _with_padding(self, op: AtenOp, place: int) -> AtenOp:
+        """A product of padded operands, which loops copy."""
+        takes = list(op.takes)
+        for number, shape in padded_operands(op).items():
+            takes[number] = self._new(takes[number], shape, takes[number].dtype)
+            self._add("loop", op, place, (op.takes[number],), (takes[number],), shape=shape, name="constant_pad_nd")
+        return op if tuple(takes) == op.takes else replace(op, takes=tuple(takes))
+
+    def _with_offsets(self, op: AtenOp) -> AtenOp:
+        """A pooling whose indices are bytes, places in the window (`_low_memory_max_pool_with_offsets`), where they are read."""
+        if op.name != "max_pool2d_with_indices":
+            return replace(op, takes=tuple(self._offsets.get(view.storage, view) for view in op.takes))
+        result, indices = op.gives
+        if indices.storage not in self._looked_at:
+            return replace(op, gives=(result,))
+        self._offsets[indices.storage] = self._new(indices, indices.shape, "int8")
+        return replace(op, gives=(result, self._offsets[indices.storage]))
+
     def _take_apart(self, op: AtenOp, place: int) -> None:
         name = plain_name(op.name)
+        if name.startswith("max_pool2d"):
+            op = self._with_offsets(op)
+        op = self._with_padding(op, place)
         takes = tuple(view for view in op.takes if view.elements)
         if name in ("fill", "zero") and takes and not self._in_part(op.gives[0]):
             takes = ()

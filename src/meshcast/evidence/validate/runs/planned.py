@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from meshcast.base import MeshcastError
 from meshcast.evidence.validate.runs.next_stack import next_stack
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.jobs import RunTarget, fitting, predict, run_target, stated_options, unknown_target
@@ -22,7 +23,10 @@ def row_target(row: RunRow, *, switched: bool = False) -> RunTarget:
     """
     if row.unread:
         return unknown_target(row.run.devices, row.unread)
-    target = run_target(row.run)
+    try:
+        target = run_target(row.run)
+    except MeshcastError as error:  # sizes that no model can have
+        return unknown_target(row.run.devices, (f"sizes that fit each other: {error.message}",))
     if switched and target.stack is not None and target.on is not None:
         target = run_target(replace(row.run, stack=next_stack(target.stack.name, target.on.device)))
     return replace(target, assumptions=tuple(dict.fromkeys([*filter(None, [row.assumed]), *target.assumptions])))

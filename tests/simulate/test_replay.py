@@ -127,3 +127,17 @@ def test_a_program_that_is_too_long_is_simulated_as_always(monkeypatch: pytest.M
         assert rank.length(simulator.plan) == simulator.with_times(*found).length(simulator.plan)
         assert isinstance(rank, replay.RankAgain)
         assert rank._way is None
+
+
+def test_tapes_that_few_points_go_along_are_not_kept() -> None:
+    """Each in a row asks for four times as many points for the next one; one that pays for itself ends that."""
+    ways, body = replay.Ways(), schedule([kernel([0], [1], 1)])
+    simulator = Simulator(program(body), None, None)
+    way = replay._written_down(simulator.plan, *times(body, random.Random(1), 0.0), None, 1.0, many=True)
+    room = [[points for points in (3, 4, 15, 16, 63, 64, 256) if ways.room(points)]]
+    for served in (3, 1, 4):
+        ways.known.append(way)
+        ways.served(way, served)
+        room.append([points for points in (3, 4, 15, 16, 63, 64, 256) if ways.room(points)])
+    assert room == [[4, 15, 16, 63, 64, 256], [16, 63, 64, 256], [64, 256], [4, 15, 16, 63, 64, 256]]
+    assert ways.known == [way]

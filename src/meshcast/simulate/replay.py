@@ -36,6 +36,7 @@ FIRST = 3  # simulations of a program before one is written down, which takes as
 MOST = 4  # tapes of a program
 MOST_OF_MANY = 16  # where each serves many points at once
 FEWEST = 4  # points that are worth a tape of their own
+LONELY = 4  # times as many have to be left for the next tape, for each one in a row that fewer than that go along
 WORTH = 12  # simulations of single points along a tape that was written for many, before it is compiled for them
 Mask = npt.NDArray[np.bool_]
 ARGUMENTS = ("estimates", "gap", "seconds", "shares", "taken")
@@ -100,6 +101,7 @@ class Ways:
         self.known: list[_Way] = []  # the one that was taken last comes first
         self._missed = 0
         self._next: float = FIRST
+        self._lonely = 0
 
     def missed(self) -> bool:
         """Counts a step that goes none of the ways; whether it is written down: seldom, as that takes 20 to 100 ms."""
@@ -109,10 +111,19 @@ class Ways:
         self._next = 8 * self._missed
         return True
 
-    @property
-    def room(self) -> bool:
-        """Whether there is room for one of many points."""
-        return self._next < math.inf and len(self.known) < MOST_OF_MANY
+    def room(self, points: int) -> bool:
+        """Whether there is room for one of many points.
+
+        A program with several loops may have an order of its own at nearly every point: its tapes cost more than they spare.
+        """
+        worth = points >= FEWEST * LONELY**self._lonely
+        return worth and self._next < math.inf and len(self.known) < MOST_OF_MANY
+
+    def served(self, way: _Way, points: int) -> None:
+        """How many points go along what was written down for many last; it is not kept for too few."""
+        self._lonely = 0 if points >= FEWEST else self._lonely + 1
+        if points < FEWEST:
+            self.known.remove(way)
 
     def close(self) -> None:
         """No more are written down."""
@@ -300,24 +311,25 @@ class RanksAgain:
                 go(way)
         while left.any():
             before = int(left.sum())
-            self._write_down(left)
-            go(known[-1])
+            way = self._write_down(left)
+            go(way)
+            self._ways.served(way, before - int(left.sum()))
             if int(left.sum()) == before:
                 raise self._by_themselves(left)
-        first = [each.way for each in taken]
+        first = [each.way for each in taken if each.way in known]
         known[:] = [*first, *(each for each in known if each not in first)]
         if len(results) == 1:
             return taken, results[0]
         places = [np.flatnonzero(each.points) for each in taken]
         return taken, joined([of_points(each, here) for each, here in zip(results, places, strict=True)], places)
 
-    def _write_down(self, left: Mask) -> None:
+    def _write_down(self, left: Mask) -> _Way:
         """Another tape, that of the first point that is left.
 
         Raises:
             PartedError: There is no room for one, or too few points for it: each of them goes alone.
         """
-        if left.sum() < FEWEST or not self._ways.room:
+        if not self._ways.room(int(left.sum())):
             raise self._by_themselves(left)
         place = int(np.flatnonzero(left)[0])
         try:
@@ -328,6 +340,7 @@ class RanksAgain:
             self._ways.close()
             raise _each_alone(self._points) from None
         self._ways.known.append(way)
+        return way
 
     def _by_themselves(self, left: Mask) -> PartedError:
         """Some points part from the others, or all from each other where none can go with any."""

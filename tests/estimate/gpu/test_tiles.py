@@ -151,7 +151,10 @@ class TestAtPoints:
                 here = together.products[each]
                 values = {name.name: at_place(getattr(here, name.name), place) for name in fields(here)}
                 expected = product_time(each, alone)
-                assert values == {**{name.name: getattr(expected, name.name) for name in fields(expected)}, "formula": ""}
+                assert values == {
+                    **{name.name: getattr(expected, name.name) for name in fields(expected)},
+                    "formula": "",
+                }
 
     def test_other_ways_are_the_fastest_at_other_points(self) -> None:
         """Else the test above would hold of the first point's tile alone."""

@@ -313,8 +313,9 @@ class RanksAgain:
             before = int(left.sum())
             way = self._write_down(left)
             go(way)
-            self._ways.served(way, before - int(left.sum()))
-            if int(left.sum()) == before:
+            here = before - int(left.sum())
+            self._ways.served(way, here if here and _differ(results[-1], taken[-1].points) else 0)
+            if not here:
                 raise self._by_themselves(left)
         first = [each.way for each in taken if each.way in known]
         known[:] = [*first, *(each for each in known if each not in first)]
@@ -345,6 +346,13 @@ class RanksAgain:
     def _by_themselves(self, left: Mask) -> PartedError:
         """Some points part from the others, or all from each other where none can go with any."""
         return _each_alone(self._points) if left.all() else PartedError(left)
+
+
+def _differ(result: Any, points: Mask) -> bool:
+    """Whether some points have different steps: a grid has the same one wherever it changes what the program does not read."""
+    length: Length = result[1] if isinstance(result, tuple) else result
+    seconds = np.broadcast_to(raw(length.all), points.shape)[points]
+    return bool((seconds != seconds[0]).any())
 
 
 def _each_alone(points: int) -> PartedError:

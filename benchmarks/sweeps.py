@@ -117,7 +117,7 @@ def hardware(side: int, only: str | None) -> None:
     for model, plan, settings in GRIDS:
         if only not in (None, model):
             continue
-        for names in (AXES[2:1:-1], AXES[1:2], AXES[:2], AXES):
+        for names in (AXES[2:], AXES[1:2], AXES[:1], AXES[:2], AXES):
             count = side if len(names) > 1 else 2 * side * side
             axes = tuple(
                 SpaceAxis(

@@ -2,6 +2,9 @@
 shipped.
 
     python benchmarks/vtrain.py ground_truth_multi.csv ground_truth_single.csv [--only 18.4] [--every 6] [--jobs 2] [--rows]
+        [--kept FILE.jsonl] [--most 200]
+
+`--kept` notes every prediction as it comes, so that a long run goes on where it was ended; `--most` ends it after so many.
 
 vTrain (Bang et al., MICRO 2024; https://github.com/VIA-Research/vTrain, `data/ground_truth_*.csv`) trained GPTs with
 Megatron-LM on nodes of eight A100 80GB under many plans. A group is a model on as many GPUs with the same batch. What the files
@@ -14,8 +17,12 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
+import json
+import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +30,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from meshcast.evidence.rank_correlation import spearman  # noqa: E402
+from meshcast.explore.bounding import family_of  # noqa: E402
 from meshcast.explore.engines import engine_named  # noqa: E402
 from meshcast.explore.point import Outcome, Point  # noqa: E402
+from meshcast.explore.space import parsed_plan  # noqa: E402
 from meshcast.explore.work import SearchWork  # noqa: E402
 
 CLOSE = 0.03
@@ -98,6 +107,55 @@ def tell(name: str, runs: list[Run], *, each: bool) -> tuple[float, float | None
     return regret, rank
 
 
+def class_of(row: Row) -> str:
+    """The groups that are told of together: models of a width on so many GPUs."""
+    return f"{row['hidden size']} wide on {row['# GPUs']} GPUs"
+
+
+def work_of(number: int, row: Row) -> SearchWork:
+    """A run as a work of the family that has its programs."""
+    point = point_of(number, row)
+    settings = json.dumps(point.asked["settings"])  # programs of other sizes are other ones
+    return SearchWork(kind="point", point=point, family=settings + family_of("", parsed_plan(plan_of(row)), {}))
+
+
+def predictions(rows: list[Row], kept: Path | None, most: int | None, jobs: int) -> Iterator[tuple[Row, Outcome]]:
+    """The outcome of each row, those that are kept first; the others are kept as they come."""
+    earlier: dict[str, Outcome] = {}
+    if kept is not None and kept.exists():
+        for line in kept.read_text().splitlines():
+            data = json.loads(line)
+            earlier[data["row"]] = Outcome.from_json(data["outcome"])
+    names = [json.dumps(row) for row in rows]
+    yield from ((row, earlier[name]) for row, name in zip(rows, names, strict=True) if name in earlier)
+    open_rows = sorted(
+        (n for n, name in enumerate(names) if name not in earlier), key=lambda n: work_of(n, rows[n]).family
+    )
+    engine = engine_named("processes", workers=jobs)
+    works = [work_of(n, rows[n]) for n in itertools.islice(open_rows, most)]
+    try:
+        for number, outcome in engine.answers(works):
+            assert isinstance(outcome, Outcome)
+            place = works[number].point.number
+            if kept is not None:
+                with kept.open("a") as file:
+                    file.write(json.dumps({"row": names[place], "outcome": outcome.to_json()}) + "\n")
+            yield rows[place], outcome
+    finally:
+        engine.close()
+
+
+def told_together(title: str, told: list[tuple[float, float | None]], failed: int) -> None:
+    """A line of some groups."""
+    regrets, ranks = [regret for regret, _ in told], [rank for _, rank in told if rank is not None]
+    good = sum(regret <= CLOSE for regret in regrets)
+    middle = f"{statistics.median(ranks):.2f}" if ranks else "-"
+    print(
+        f"{title}: {good} of {len(told)} picks within {CLOSE:.0%} of the fastest ({good / len(told):.0%}), mean regret "
+        f"{statistics.mean(regrets):.1%}, largest {max(regrets):.1%}, median Spearman {middle}; {failed} runs not predicted"
+    )
+
+
 def main() -> None:
     """Prints a line for each group, and how many picks are good."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -106,25 +164,23 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="every so manieth group")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--rows", action="store_true", help="every run of each group too")
+    parser.add_argument("--kept", type=Path, help="where predictions are noted as they come, and taken from")
+    parser.add_argument("--most", type=int, help="new predictions at the most")
     asked = parser.parse_args()
-    rows = read(asked.files, asked.only, asked.every)
-    engine = engine_named("processes", workers=asked.jobs)
     groups: defaultdict[str, list[Run]] = defaultdict(list)
-    failed = 0
-    for number, outcome in engine.answers(SearchWork(kind="point", point=point_of(n, r)) for n, r in enumerate(rows)):
-        assert isinstance(outcome, Outcome)
+    classes: dict[str, str] = {}
+    failed: defaultdict[str, int] = defaultdict(int)
+    for row, outcome in predictions(read(asked.files, asked.only, asked.every), asked.kept, asked.most, asked.jobs):
         if outcome.step_time_s is None:
-            failed += 1
+            failed[class_of(row)] += 1
             continue
-        row = rows[number]
         measured = float(row["iteration time (ms)"]) / 1e3
+        classes[group_of(row)] = class_of(row)
         groups[group_of(row)].append(Run(plan=plan_of(row), measured=measured, predicted=outcome.step_time_s))
-    engine.close()
-    told = [tell(name, runs, each=asked.rows) for name, runs in groups.items() if len(runs) > 1]
-    regrets, ranks = [regret for regret, _ in told], sorted(rank for _, rank in told if rank is not None)
-    good = sum(regret <= CLOSE for regret in regrets)
-    print(f"{good} of {len(told)} picks within {CLOSE:.0%} of the fastest, mean regret {sum(regrets) / len(regrets):.1%}, "
-          f"median Spearman {ranks[len(ranks) // 2]:.2f}; {failed} of {len(rows)} runs not predicted")  # fmt: skip
+    told = {name: tell(name, runs, each=asked.rows) for name, runs in groups.items() if len(runs) > 1}
+    for title in dict.fromkeys(classes[name] for name in told):
+        told_together(title, [each for name, each in told.items() if classes[name] == title], failed[title])
+    told_together("all", list(told.values()), sum(failed.values()))
 
 
 if __name__ == "__main__":

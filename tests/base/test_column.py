@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from meshcast.base import (
     NumberColumn,
+    OneByOneError,
     PartedError,
     at_place,
     by_point,
@@ -22,6 +24,7 @@ from meshcast.base import (
     of_points,
     place_of_least,
     raw,
+    rows_of,
     smaller,
     stacked,
 )
@@ -59,6 +62,19 @@ def test_what_is_no_operation_fails() -> None:
         with pytest.raises((TypeError, AttributeError)):
             ask(numbers)
     assert hash(numbers) != hash(column(1.0, 2.0)), "nothing is found again by equal values"
+
+
+def test_what_is_asked_of_one_point_alone_says_so() -> None:
+    for ask in (float, str, int, round, math.ceil, "{:.2f}".format):
+        with pytest.raises(OneByOneError):
+            ask(column(1.0, 2.0))
+
+
+def test_powers_are_those_of_floats_and_rows_have_a_place_for_each_point() -> None:
+    numbers = column(0.3, 1.7, 2.9)
+    assert raw(numbers**13.7).tolist() == [0.3**13.7, 1.7**13.7, 2.9**13.7]
+    assert rows_of([numbers, 2.0], 3).tolist() == [[0.3, 1.7, 2.9], [2.0, 2.0, 2.0]]
+    assert rows_of([1, 2.0], None).tolist() == [1.0, 2.0]
 
 
 def test_choices() -> None:

@@ -103,3 +103,18 @@ def test_a_configuration_is_read_once_until_it_is_written_anew(tmp_path: Path, m
     config.write_text(text.replace('"n_layer": 12', '"n_layer": 6'))
     assert model_shape(str(tmp_path), settings).layers == 6
     assert len(read) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"batch": "0"}, "positive integer, not 0"),
+        ({"batch": "many"}, "positive integer, not 'many'"),
+        ({"batch": "8", "seq": "0"}, "positive integer, not 0"),
+        ({"batch": "8", "sequence": "64"}, "no setting 'sequence'"),
+    ],
+)
+def test_settings_that_there_are_not_are_refused_before_a_plan_is_tried(settings: dict[str, str], said: str) -> None:
+    """Every plan would fail of them, each after its programs were asked for."""
+    with pytest.raises(UsageError, match=said):
+        model_shape("gpt2-tiny", settings)

@@ -84,8 +84,11 @@ def test_folders_of_several_machines_become_one(tmp_path: Path) -> None:
     _opened(tmp_path / "other", OTHER)
     with pytest.raises(UsageError, match="another space"):
         merged([tmp_path / "a", tmp_path / "other"], tmp_path / "none")
+    with pytest.raises(UsageError, match="other: its points are of another space"):
+        merged([tmp_path / "other"], tmp_path / "none", SPACE)
     with pytest.raises(UsageError, match="no exploration's folder"):
         merged([tmp_path], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_the_summary_the_table_and_the_environment(tmp_path: Path) -> None:

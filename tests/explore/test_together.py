@@ -7,9 +7,12 @@ from itertools import pairwise
 
 import pytest
 
+from meshcast.base import OneByOneError
+from meshcast.estimate import at_points
 from meshcast.explore import together
 from meshcast.explore.evaluating import evaluate
 from meshcast.explore.point import Outcome, Point
+from meshcast.explore.search import Tally
 from meshcast.explore.together import evaluate_many
 from tests.explore.test_retiming import PLANS, asked, forgotten, told
 
@@ -84,3 +87,57 @@ def test_more_bandwidth_is_never_slower() -> None:
         seconds = [outcome.step_time_s or 0.0 for outcome in evaluate_many(points)]
         assert min(seconds) > 0
         assert all(slower >= faster for slower, faster in pairwise(seconds)), key
+
+
+def tallied(points: list[Point]) -> Tally:
+    """The tally of a search that has predicted some points."""
+    tally = Tally()
+    for outcome in evaluate_many(points):
+        tally.note(Outcome.from_json(outcome.to_json()))
+    return tally
+
+
+def test_points_that_cannot_be_asked_at_once_say_why_and_are_counted() -> None:
+    sizes = [asked(PLANS[0], {"memory.bandwidth": f"{3000 + step}GB/s"}) for step in range(3)]
+    other = [asked(PLANS[0], {"nvlink.size": text}) for text in ("4", "8")]  # whole numbers have no columns
+    tally = tallied([*sizes, *other])
+    assert sum(tally.alone.values()) == 5
+    assert not any(why.startswith("bug") for why in tally.alone)
+    assert tallied(sizes).alone == {}, "too few to be worth it is no reason to tell of"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(OneByOneError("rounded"), "rounded"), (TypeError("oh"), "bug: TypeError: oh")]
+)
+def test_a_way_that_fails_is_told_and_points_are_answered(
+    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [asked(PLANS[0], {"memory.bandwidth": f"{3000 + step}GB/s"}) for step in range(5)]
+
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(together, "several", broken)
+    found = evaluate_many(points)
+    assert [outcome.alone for outcome in found] == [told] * 5
+    assert [outcome.step_time_s for outcome in found] == [evaluate(point).step_time_s for point in points]
+    assert "alone" not in found[0].columns()
+
+
+@pytest.mark.parametrize(
+    "keys", [["memory.bandwidth"], ["compute.clock"], ["memory.bandwidth", "nvlink.link_bandwidth"]]
+)
+def test_kernels_are_estimated_on_all_devices_at_once(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten()
+    draw = random.Random(4)
+    points = [asked(PLANS[1], drawn(draw, keys)) for _ in range(12)]
+
+    def alone(*_: object, **__: object) -> None:
+        raise AssertionError("asked device by device")
+
+    monkeypatch.setattr(at_points, "estimate_kernels", alone)
+    found = evaluate_many(points)
+    monkeypatch.undo()
+    assert not any(outcome.alone for outcome in found)
+    forgotten()
+    assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]

@@ -97,13 +97,13 @@ def test_a_tape_does_it_for_many_points_at_once() -> None:
     assert not more < 4
     many = TapeColumns(tape, lines, more, (Breakdown(compute=more, memory=larger(second, 1.0)), 7))  # type: ignore[arg-type]
     given = {"a": np.array([3.0, 2.0, 5.0, 1.5]), "b": np.array([2.0, 2.0, 0.5, 1.0])}
-    kept, found = many.run(4, given, whole=False)
+    kept, found, _ = many.run(4, given, whole=False)
     assert kept.tolist() == [True, False, True, True], "where the first comparison comes out as it did"
     assert raw(found).tolist() == [5.5, 3.5, 9.125, 2.25]
-    kept, (breakdown, seven) = many.run(4, given, whole=True)
+    kept, (breakdown, seven), _ = many.run(4, given, whole=True)
     assert kept.tolist() == [True, False, True, False], "the second, too"
     assert (raw(breakdown.memory).tolist(), breakdown.idle, seven) == ([2.0, 2.0, 1.0, 1.0], 0.0, 7)
-    kept, nothing = many.run(2, {"a": np.array([1.0, 0.0]), "b": 3.0}, whole=True)
+    kept, nothing, _ = many.run(2, {"a": np.array([1.0, 0.0]), "b": 3.0}, whole=True)
     assert (kept.any(), nothing) == (False, None)
 
 
@@ -127,3 +127,17 @@ def test_a_program_that_is_too_long_is_simulated_as_always(monkeypatch: pytest.M
         assert rank.length(simulator.plan) == simulator.with_times(*found).length(simulator.plan)
         assert isinstance(rank, replay.RankAgain)
         assert rank._way is None
+
+
+def test_tapes_that_few_points_go_along_are_not_kept() -> None:
+    """Each in a row asks for four times as many points for the next one; one that pays for itself ends that."""
+    ways, body = replay.Ways(), schedule([kernel([0], [1], 1)])
+    simulator = Simulator(program(body), None, None)
+    way = replay._written_down(simulator.plan, *times(body, random.Random(1), 0.0), None, 1.0, many=True)
+    room = [[points for points in (3, 4, 15, 16, 63, 64, 256) if ways.room(points)]]
+    for served in (3, 1, 4):
+        ways.known.append(way)
+        ways.served(way, served)
+        room.append([points for points in (3, 4, 15, 16, 63, 64, 256) if ways.room(points)])
+    assert room == [[4, 15, 16, 63, 64, 256], [16, 63, 64, 256], [64, 256], [4, 15, 16, 63, 64, 256]]
+    assert ways.known == [way]

@@ -15,7 +15,9 @@ from meshcast.base.child import child_environment as child_environment
 from meshcast.base.child import python_command as python_command
 from meshcast.base.child import safe_starts as safe_starts
 from meshcast.base.child import serve as serve
+from meshcast.base.column import NotAlikeError as NotAlikeError
 from meshcast.base.column import NumberColumn as NumberColumn
+from meshcast.base.column import OneByOneError as OneByOneError
 from meshcast.base.column import PartedError as PartedError
 from meshcast.base.column import Sign as Sign
 from meshcast.base.column import Standing as Standing
@@ -31,6 +33,7 @@ from meshcast.base.column import number_of as number_of
 from meshcast.base.column import of_points as of_points
 from meshcast.base.column import place_of_least as place_of_least
 from meshcast.base.column import raw as raw
+from meshcast.base.column import rows_of as rows_of
 from meshcast.base.column import smaller as smaller
 from meshcast.base.column import stacked as stacked
 from meshcast.base.display import Rows as Rows

@@ -3,15 +3,15 @@
 Points of a sweep differ in a few numbers of their hardware, and nearly all that is done with these is sums, products and maxima.
 Such a column stands where a float stood and does each operation for all points at once, as NumPy does it: IEEE's sums, products
 and quotients are the same ones, to the last bit, one by one or in an array. What is no such operation says so: a column has no
-text, no hash by value and is no float, so that whoever would round, print or look it up by its value fails, and is asked point
-by point instead. Where a comparison does not come out alike at all points the way parts (`PartedError`): whoever began goes on
-with those of one answer, and then with the others.
+text, no hash by value and is no float, so that whoever would round, print or look it up by its value fails (`OneByOneError`), and
+is asked point by point instead. Where a comparison does not come out alike at all points the way parts (`PartedError`): whoever
+began goes on with those of one answer, and then with the others.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -22,6 +22,14 @@ T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Sign = Literal["<=", ">="]
+
+
+class OneByOneError(TypeError):
+    """Something that is asked of one point alone: the numbers of several have no text, are not rounded, and key no table."""
+
+
+class NotAlikeError(ValueError):
+    """Things of several points that differ in something else than numbers."""
 
 
 class PartedError(Exception):
@@ -88,6 +96,10 @@ class NumberColumn(Standing):
     def __neg__(self) -> NumberColumn:
         return NumberColumn(-self.values)
 
+    def __pow__(self, exponent: float) -> NumberColumn:
+        """One by one: NumPy's powers are not those of floats, to the last bit."""
+        return NumberColumn(np.array([each**exponent for each in self.values.tolist()]))
+
     def __lt__(self, other: Any) -> bool:
         return decided(self.values < raw(other))
 
@@ -116,12 +128,20 @@ class NumberColumn(Standing):
     __hash__ = object.__hash__  # answers that were worked out from this very one are found again, and no others
 
     def __repr__(self) -> str:
-        raise TypeError("the numbers of several points have no one text")
+        raise OneByOneError("the numbers of several points have no one text")
 
     __str__ = __repr__
 
     def __format__(self, how: str) -> str:
         return repr(self)
+
+    def __float__(self) -> float:
+        raise OneByOneError("the numbers of several points are no one number")
+
+    def _rounded(self, *_: Any) -> int:
+        raise OneByOneError("the numbers of several points are not rounded")
+
+    __int__ = __index__ = __round__ = __ceil__ = __floor__ = __trunc__ = _rounded
 
     def chosen(self, left: Any, sign: Sign, right: Any) -> NumberColumn:
         """The larger or the smaller one at each point."""
@@ -199,15 +219,26 @@ def by_point(function: Callable[..., float], *numbers: Any) -> Any:
     return column_of(found)
 
 
-def column_of(values: Sequence[float]) -> Any:
+def column_of(values: Sequence[float] | Floats) -> Any:
     """The numbers of some points as one: a plain float where all are the same."""
     array = np.array(values, dtype=np.float64)
-    return float(values[0]) if (array == array[0]).all() else NumberColumn(array)
+    return float(array[0]) if (array == array[0]).all() else NumberColumn(array)
 
 
 def number_of(value: Any) -> Any:
     """An array's number, or a column of its numbers."""
     return NumberColumn(value) if isinstance(value, np.ndarray) and value.ndim else float(value)
+
+
+def rows_of(numbers: Iterable[Any], points: int | None) -> Floats:
+    """Numbers as an array; of several points with a row for each number, and a place for each point."""
+    listed = list(numbers)
+    if points is None:
+        return np.array(listed, dtype=np.float64)
+    found = np.empty((len(listed), points))
+    for row, number in zip(found, listed, strict=True):
+        row[:] = raw(number)
+    return found
 
 
 def stacked(numbers: Sequence[Any]) -> Floats:
@@ -250,7 +281,7 @@ def mapped(thing: T, change: Callable[[NumberColumn], Any]) -> T:
 
 def of_points(thing: T, places: npt.NDArray[np.int64]) -> T:
     """An object of some of its points."""
-    return mapped(thing, lambda column: column_of(column.values[places].tolist()))
+    return mapped(thing, lambda column: column_of(column.values[places]))
 
 
 def joined(things: Sequence[T], places: Sequence[npt.NDArray[np.int64]]) -> T:
@@ -261,7 +292,7 @@ def joined(things: Sequence[T], places: Sequence[npt.NDArray[np.int64]]) -> T:
         array = np.empty(count)
         for number, here in zip(numbers, places, strict=True):
             array[here] = raw(number)
-        return column_of(array.tolist())
+        return float(array[0]) if (array == array[0]).all() else NumberColumn(array)
 
     found: T = _joined(things, filled)
     return found
@@ -275,7 +306,7 @@ def merged(things: Sequence[T], alike: Callable[[str], bool] = lambda name: Fals
         alike: Of which fields of dataclasses the first one's stands for all, whatever theirs is.
 
     Raises:
-        ValueError: They differ in something else than floats.
+        NotAlikeError: They differ in something else than floats.
     """
     found: T = _joined(things, column_of, alike)
     return found
@@ -289,13 +320,13 @@ def _joined(
         return first
     if isinstance(first, float | NumberColumn):
         if not all(isinstance(thing, float | NumberColumn | int) for thing in things):
-            raise ValueError("a number at some points only")
+            raise NotAlikeError("a number at some points only")
         number = filled(things)
         return (
             first if not isinstance(number, NumberColumn) and isinstance(first, float) and number == first else number
         )
     if any(type(thing) is not type(first) for thing in things):
-        raise ValueError(f"{type(first).__name__} at some points only")
+        raise NotAlikeError(f"{type(first).__name__} at some points only")
     if is_dataclass(first):
         changed = {}
         for each in fields(first):
@@ -307,14 +338,14 @@ def _joined(
         return replace(first, **changed) if changed else first  # type: ignore[type-var]
     if isinstance(first, tuple):
         if any(len(thing) != len(first) for thing in things):
-            raise ValueError("more parts at some points")
+            raise NotAlikeError("more parts at some points")
         parts = tuple(_joined(values, filled, alike) for values in zip(*things, strict=True))
         return first if all(new is old for new, old in zip(parts, first, strict=True)) else parts
     if isinstance(first, Mapping):
         if any(thing.keys() != first.keys() for thing in things):
-            raise ValueError("other keys at some points")
+            raise NotAlikeError("other keys at some points")
         table = {key: _joined([thing[key] for thing in things], filled, alike) for key in first}
         return first if all(table[key] is first[key] for key in first) else table
     if any(thing != first for thing in things):
-        raise ValueError(f"{type(first).__name__} is not the same at all points")
+        raise NotAlikeError(f"{type(first).__name__} is not the same at all points")
     return first

@@ -64,7 +64,7 @@ def explore_command(
     read = read_space(space)
     folder = None if no_folder else out or Path(f"explore-{file_name(space.stem)}")
     if merge and folder is not None:
-        merged(merge, folder)
+        merged(merge, folder, read.space)
     chosen = {"search": search} if search is not None else {}
     listed = json and points
     with contextlib.ExitStack() as stack:

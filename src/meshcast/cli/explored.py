@@ -41,6 +41,10 @@ def tell_exploration(found: Exploration, title: str, *, json: bool, folder: Path
                 f"{found.tally.below_bounds} predicted steps are below their bounds, which is a bug: search = "
                 '"exhaustive" leaves nothing out'
             )
+        for why, count in found.tally.alone.most_common():
+            typer.echo(
+                f"{count:,} points of which hardware alone differs were worked out one by one, which is slow: {why}"
+            )
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     if not found.best:

@@ -1,4 +1,5 @@
 from meshcast.estimate.analytical import MODELLED_KINDS as MODELLED_KINDS
+from meshcast.estimate.at_points import kernels_at_points as kernels_at_points
 from meshcast.estimate.cells import energy_by_part as energy_by_part
 from meshcast.estimate.chain import EstimatedKernels as EstimatedKernels
 from meshcast.estimate.chain import KernelEstimate as KernelEstimate

@@ -47,6 +47,10 @@ class Analytical:
             return Support(level="no", reason=f"{device.name} is neither a GPU nor a TPU nor an NPU")
         return self._model(device).supports(kernel, device)
 
+    def answers_several(self, device: Device) -> bool:
+        """Whether, asked about a device that stands for several, it answers for each of them (`estimate.at_points`)."""
+        return device.kind == "gpu"
+
     def product_floor(self, device: Device) -> ProductFloor:
         """See `estimate.least`."""
         return self._model(device).product_floor(device)

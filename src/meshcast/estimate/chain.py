@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import KeptBeside, NumberColumn, UnsupportedError, copier, made_quickly
+from meshcast.estimate.clock_columns import FullColumns, moving_data, slowed_columns
 from meshcast.estimate.estimator import Array, Estimates, Estimator, Origin, limiting
 from meshcast.estimate.known_answers import ChainAnswers, chain_answers, is_by_kernel
 from meshcast.estimate.plug_ins import asked_estimates, asked_support
@@ -146,7 +146,7 @@ def estimate_kernels(
     """
     chain = tuple(estimators)
     known = chain_answers(chain, device, first_named=first_named)
-    unique = _UNIQUE.of(lowered.schedule, None, lambda: _unique(lowered))
+    unique = unique_kernels(lowered)
     if not all(map(is_by_kernel, chain)):
         return _estimated(unique, device, chain, known, first_named=first_named)
     return known.programs.of(
@@ -155,6 +155,11 @@ def estimate_kernels(
 
 
 _UNIQUE: KeptBeside[dict[CostKey, Kernel]] = KeptBeside()
+
+
+def unique_kernels(lowered: LoweredProgram) -> dict[CostKey, Kernel]:
+    """The compute kernels of a program, of equal ones the last."""
+    return _UNIQUE.of(lowered.schedule, None, lambda: _unique(lowered))
 
 
 def _unique(lowered: LoweredProgram) -> dict[CostKey, Kernel]:
@@ -184,7 +189,7 @@ def _estimated(
     for key, kernel in unique.items():
         place = known.places.get(key)
         if place is None:
-            place = known.places[key] = _place(kernel, device, estimators, known, first_named=first_named)
+            place = known.places[key] = place_of(kernel, device, estimators, known, first_named=first_named)
         batches.setdefault(place[0], []).append(kernel)
         if place[1]:
             warnings[place[1]] = None
@@ -196,7 +201,7 @@ def _estimated(
         new = [kernel for kernel in batch if kernel.cost_key not in kept]
         if new:
             estimates = asked_estimates(estimator, new, device)
-            _check(estimates, len(new), estimator.name)
+            check_estimates(estimates, (len(new),), estimator.name)
             known.rules[position] = estimates.gap, estimates.draw.law if estimates.draw is not None else None
             for kernel, answer in zip(new, _singles(estimates, estimator.name), strict=True):
                 kept[kernel.cost_key] = answer if kernel.code is None else _shaped(answer, kernel.code, device)
@@ -225,7 +230,7 @@ def _shaped(found: KernelEstimate, code: CodeShape, device: Device) -> KernelEst
     )
 
 
-def _place(
+def place_of(
     kernel: Kernel, device: Device, estimators: Sequence[Estimator], known: ChainAnswers, *, first_named: bool
 ) -> tuple[int, str]:
     """`_choose`, asked once for all kernels of a kind and type where no estimator looks at more than that."""
@@ -269,19 +274,24 @@ def answering(kernel: Kernel, device: Device, estimators: Sequence[Estimator], *
     return _choose(kernel, device, estimators, first_named)[0]
 
 
-def _check(estimates: Estimates, count: int, name: str) -> None:
+def check_estimates(estimates: Estimates, shape: tuple[int, ...], name: str) -> None:
+    """Sees to it that answers are numbers, as many as there should be.
+
+    Raises:
+        UnsupportedError: They are not.
+    """
     columns: tuple[Array, ...] = (
         estimates.time, estimates.low, estimates.high, estimates.compute_time, estimates.memory_time,
         estimates.overhead, estimates.energy, estimates.cores,
     )  # fmt: skip
     if any(not isinstance(column, np.ndarray) or column.dtype.kind not in "fiu" for column in columns):
         raise UnsupportedError(f"the estimator {name!r} returned times that are no arrays of numbers", where=name)
-    if any(column.shape != (count,) or not np.all(np.isfinite(column)) or np.any(column < 0) for column in columns):
+    if any(column.shape != shape or not np.all(np.isfinite(column)) or np.any(column < 0) for column in columns):
         raise UnsupportedError(
             f"the estimator {name!r} returned times that are not finite, non-negative numbers", where=name
         )
     if (
-        len(estimates.origin) != count
+        len(estimates.origin) != shape[0]
         or np.any(estimates.low > estimates.time)
         or np.any(estimates.time > estimates.high)
     ):
@@ -296,78 +306,17 @@ def _with_shares(found: KernelEstimate, shares: ValueShares, law: PowerLaw) -> K
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Columns:
-    """Estimates at the full clock as columns."""
-
-    time: Array
-    low: Array
-    high: Array
-    compute_time: Array
-    memory_time: Array
-    core_time: Array
-    overhead: Array
-    clocked: Array
-    dynamic_energy: Array
-    static_energy: Array
+_COLUMNS: KeptBeside[FullColumns] = KeptBeside()  # each clock of a step asks for them
 
 
-_COLUMNS: KeptBeside[_Columns] = KeptBeside()  # each clock of a step asks for them
-
-
-def columns_of_full(kernels: EstimatedKernels) -> _Columns:
+def columns_of_full(kernels: EstimatedKernels) -> FullColumns:
     """Estimates at the full clock as columns, a place for each kernel."""
     return _COLUMNS.of(kernels, None, lambda: _columns(tuple(kernels.by_key.values())))
 
 
-def _columns(found: tuple[KernelEstimate, ...]) -> _Columns:
+def _columns(found: tuple[KernelEstimate, ...]) -> FullColumns:
     column = functools.partial(np.fromiter, dtype=np.float64, count=len(found))
-    return _Columns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(_Columns)})
-
-
-class ClockColumns(NamedTuple):
-    """What a clock changes of estimates, in the order of `_clocked`."""
-
-    time: Array
-    low: Array
-    high: Array
-    compute_time: Array
-    core_time: Array
-    overhead: Array
-    energy: Array
-    moves_data: npt.NDArray[np.bool_]
-
-
-def slowed_columns(full: _Columns, share: float | Array, powered: float | Array, law: PowerLaw) -> ClockColumns:
-    """Estimates at a share of the full clock, or at those of several points, which are the columns' last dimension then.
-
-    Args:
-        full: At the full clock.
-        share: Of it.
-        powered: The share to the power by which energies follow it.
-        law: How power follows the clock.
-    """
-    computed, memory = full.compute_time, full.memory_time
-    slower = law.slowdown(full.clocked, share)
-    time = full.time * slower
-    cores = np.minimum(time, np.maximum(computed, full.core_time) / share)
-    computing = np.minimum(time, computed / share)
-    return ClockColumns(
-        time,
-        full.low * slower,
-        full.high * slower,
-        computing,
-        cores,
-        np.minimum(full.overhead * slower, np.maximum(0.0, time - np.maximum(cores, memory))),
-        law.joules_of(full.dynamic_energy, full.static_energy, time, powered),
-        _move_data(computing, memory, cores),
-    )
-
-
-def _move_data(compute: Array, memory: Array, cores: Array) -> npt.NDArray[np.bool_]:
-    """Which kernels move data rather than compute, as `limiting` says of one."""
-    moves: npt.NDArray[np.bool_] = compute < np.maximum(memory, np.where(cores > compute, cores, 0.0))
-    return moves
+    return FullColumns(**{each.name: column(getattr(e, each.name) for e in found) for each in fields(FullColumns)})
 
 
 def _singles(estimates: Estimates, estimator: str) -> list[KernelEstimate]:
@@ -386,7 +335,7 @@ def _singles(estimates: Estimates, estimator: str) -> list[KernelEstimate]:
         draw.clocked if draw is not None else none,
         draw.dynamic if draw is not None else none,
         draw.static if draw is not None else estimates.energy,
-        _move_data(estimates.compute_time, estimates.memory_time, estimates.cores),
+        moving_data(estimates.compute_time, estimates.memory_time, estimates.cores),
     )
     listed = (column.tolist() for column in columns)
     return [_single(None, estimator, *values) for values in zip(estimates.origin, *listed, strict=True)]

@@ -8,15 +8,17 @@ kernel of each point.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshcast.base import NumberColumn, UnsupportedError, column_of, raw
-from meshcast.estimate.chain import ClockColumns, EstimatedKernels, columns_of_full, slowed_columns
+from meshcast.base import KeptBeside, NumberColumn, UnsupportedError, column_of, raw
+from meshcast.estimate.chain import EstimatedKernels, columns_of_full
+from meshcast.estimate.clock_columns import ClockColumns, FullColumns, slowed_columns
 from meshcast.estimate.estimator import Array, Clocks
-from meshcast.estimate.power import PowerDraw, PowerLaw, settled_clock
+from meshcast.estimate.power import LOWEST, PowerDraw, PowerLaw, fitting_looks, power_limit
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel
 
@@ -86,80 +88,139 @@ def _row(columns: Any, row: int) -> Any:
 
 def at_clocks(full: EstimatedKernels, share: NumberColumn) -> KernelColumns:
     """Kernels of one device at the clocks of several points."""
-    assert full.law is not None
-    return _at_shares([full], share.values, full.law, full.gap)
+    return KernelsByPoint.alike(full).at_clock(share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class PointAnswers(NamedTuple):
+    """One kernel's answers at the full clock, an array with a place for each point of each."""
+
+    time: Array
+    low: Array
+    high: Array
+    compute_time: Array
+    memory_time: Array
+    core_time: Array
+    overhead: Array
+    clocked: Array
+    dynamic_energy: Array
+    static_energy: Array
+    energy: Array
+    moves_data: Any
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelsByPoint:
     """Kernels at the full clock on devices of different numbers.
 
     Attributes:
-        points: The answers at each point.
+        rows: The place of each cost key in the columns.
+        full: With a row for each kernel, and a place for each point; one place where all points have the same.
+        energy: Joules, likewise.
+        moves_data: Whether a kernel moves data rather than computes.
+        gap: Seconds between consecutive kernels of a stream.
+        law: How power follows the clock, on all of these devices.
+        estimators: Names of those that answered.
     """
 
-    points: tuple[EstimatedKernels, ...] = field(repr=False)
+    rows: Mapping[CostKey, int] = field(repr=False)
+    full: FullColumns = field(repr=False)
+    energy: Array = field(repr=False)
+    moves_data: Any = field(repr=False)
+    gap: Any
+    law: PowerLaw | None
+    estimators: frozenset[str]
 
-    def __post_init__(self) -> None:
-        first = self.points[0]
+    @classmethod
+    def of_points(cls, points: Sequence[EstimatedKernels]) -> KernelsByPoint:
+        """Answers that were given for each point by itself.
+
+        Raises:
+            UnsupportedError: Somebody else has answered at some of them.
+        """
+        first = points[0]
         keys = list(first.by_key)
         if any(
-            each.law != first.law or each.estimators != first.estimators or list(each.by_key) != keys
-            for each in self.points
+            each.law != first.law or each.estimators != first.estimators or list(each.by_key) != keys for each in points
         ):
             raise UnsupportedError("other estimators answer at some points")
+        columns = [columns_of_full(each) for each in points]
+        return cls(
+            rows={key: row for row, key in enumerate(keys)},
+            full=FullColumns(
+                **{name: _stacked([getattr(each, name) for each in columns]) for name in FullColumns.__slots__}
+            ),
+            energy=_stacked([np.array([e.energy for e in each.by_key.values()]) for each in points]),
+            moves_data=_stacked([np.array([e.moves_data for e in each.by_key.values()]) for each in points]),
+            gap=column_of([each.gap for each in points]),
+            law=first.law,
+            estimators=first.estimators,
+        )
 
-    @property
-    def law(self) -> PowerLaw | None:
-        """How power follows the clock, on all of these devices."""
-        return self.points[0].law
+    @classmethod
+    def of_rows(cls, answers: Mapping[CostKey, PointAnswers], gap: Any, law: PowerLaw, name: str) -> KernelsByPoint:
+        """Answers that one estimator has given for all points at once."""
+        rows = list(answers.values())
+        full = {each: np.stack([getattr(row, each) for row in rows]) for each in FullColumns.__slots__}
+        return cls(
+            rows={key: row for row, key in enumerate(answers)},
+            full=FullColumns(**full),
+            energy=np.stack([row.energy for row in rows]),
+            moves_data=np.stack([row.moves_data for row in rows]),
+            gap=gap,
+            law=law,
+            estimators=frozenset({name}),
+        )
 
-    @property
-    def estimators(self) -> frozenset[str]:
-        """Names of those that answered."""
-        return self.points[0].estimators
-
-    @property
-    def gap(self) -> Any:
-        """Seconds between consecutive kernels of a stream."""
-        return column_of([each.gap for each in self.points])
+    @classmethod
+    def alike(cls, kernels: EstimatedKernels) -> KernelsByPoint:
+        """The answers of one device, which all points have."""
+        return _ALIKE.of(kernels, None, lambda: cls.of_points([kernels]))
 
     @property
     def by_key(self) -> _Rows:
         """Every kernel's answers."""
         return self.at_full_clock.by_key
 
-    @property
+    @cached_property
     def at_full_clock(self) -> KernelColumns:
         """The same as columns."""
-        full = [columns_of_full(each) for each in self.points]
-        energy = [np.array([e.energy for e in each.by_key.values()]) for each in self.points]
-        moves = [np.array([e.moves_data for e in each.by_key.values()]) for each in self.points]
-        found = ClockColumns(
-            time=_stacked([each.time for each in full]),
-            low=_stacked([each.low for each in full]),
-            high=_stacked([each.high for each in full]),
-            compute_time=_stacked([each.compute_time for each in full]),
-            core_time=_stacked([each.core_time for each in full]),
-            overhead=_stacked([each.overhead for each in full]),
-            energy=_stacked(energy),
-            moves_data=_stacked(moves),
-        )
-        rows = {key: row for row, key in enumerate(self.points[0].by_key)}
-        memory = _stacked([each.memory_time for each in full])
+        return self._columns(self._whole)
+
+    @cached_property
+    def _whole(self) -> ClockColumns:
+        full = self.full
+        return ClockColumns(
+            full.time, full.low, full.high, full.compute_time, full.core_time, full.overhead, self.energy, self.moves_data
+        )  # fmt: skip
+
+    def _columns(self, found: ClockColumns) -> KernelColumns:
         return KernelColumns(
-            rows=rows, columns=found, memory_time=memory, gap=self.gap, law=self.law, estimators=self.estimators
-        )
+            rows=self.rows, columns=found, memory_time=self.full.memory_time, gap=self.gap, law=self.law,
+            estimators=self.estimators,
+        )  # fmt: skip
 
     def draw(self, kernels: Sequence[Kernel]) -> DrawByPoint | None:
         """The power that the kernels draw at each point."""
-        found = [each.draw(kernels) for each in self.points]
-        return DrawByPoint(tuple(each for each in found if each is not None)) if self.law is not None else None
+        if self.law is None:
+            return None
+        places = [self.rows[kernel.cost_key] for kernel in kernels]
+        full = self.full
+        wanted = (full.time, full.clocked, full.dynamic_energy, full.static_energy)
+        time, clocked, dynamic, static = (np.ascontiguousarray(each[places].T) for each in wanted)
+        return DrawByPoint(time, clocked, dynamic, static, self.law)
 
     def at_clock(self, share: Any) -> KernelColumns:
-        """The same kernels at shares of the full clock."""
+        """The same kernels at shares of the full clock; at the full one they are what they are."""
         assert self.law is not None
-        return _at_shares(self.points, np.broadcast_to(raw(share), len(self.points)), self.law, self.gap)
+        shares = np.atleast_1d(raw(share))
+        powered = np.array([each**self.law.frequency_power for each in shares.tolist()])
+        found = slowed_columns(self.full, shares, powered, self.law)
+        if (whole := shares == 1.0).any():
+            found = ClockColumns(*(np.where(whole, one, other) for one, other in zip(self._whole, found, strict=True)))
+        return self._columns(found)
+
+
+_ALIKE: KeptBeside[KernelsByPoint] = KeptBeside()
 
 
 def _stacked(columns: Sequence[Any]) -> Any:
@@ -167,41 +228,74 @@ def _stacked(columns: Sequence[Any]) -> Any:
     return np.ascontiguousarray(np.stack(columns, axis=1))
 
 
-def _at_shares(full: Sequence[EstimatedKernels], shares: Array, law: PowerLaw, gap: Any) -> KernelColumns:
-    columns = [columns_of_full(each) for each in full]
-    stacked = type(columns[0])(
-        **{name: _stacked([getattr(each, name) for each in columns]) for name in columns[0].__slots__}
-    )
-    powered = np.array([share**law.frequency_power for share in shares.tolist()])
-    return KernelColumns(
-        rows={key: row for row, key in enumerate(full[0].by_key)},
-        columns=slowed_columns(stacked, shares, powered, law),
-        memory_time=stacked.memory_time,
-        gap=gap,
-        law=law,
-        estimators=full[0].estimators,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class DrawByPoint:
-    """The power that kernels draw on the devices of several points."""
+    """The power that kernels draw at several points: a row for each point, or one where it is the same at all of them."""
 
-    points: tuple[PowerDraw, ...]
+    time: Array
+    clocked: Array
+    dynamic: Array
+    static: Array
+    law: PowerLaw
+
+    @classmethod
+    def alike(cls, draw: PowerDraw) -> DrawByPoint:
+        """What all points draw."""
+        return cls(draw.time[None], draw.clocked[None], draw.dynamic[None], draw.static[None], draw.law)
 
     def seconds(self, counts: Array, share: Any = None) -> Any:
         """Seconds of kernels that run so often, at shares of the full clock."""
         if share is None:
-            return column_of([draw.seconds(counts) for draw in self.points])
-        shares = np.broadcast_to(raw(share), len(self.points)).tolist()
-        return column_of([draw.seconds(counts, each) for draw, each in zip(self.points, shares, strict=True)])
+            return column_of(_dots(counts, self.time))
+        return column_of(_dots(counts, self._times(slice(None), np.atleast_1d(raw(share)))))
 
-    def settled(self, counts: Array, devices: Sequence[Device], clocks: Clocks, rest: Any) -> Any:
-        """The clock that each point's cap leaves (`settled_clock`)."""
-        rests = np.broadcast_to(raw(rest), len(self.points)).tolist()
-        return column_of(
-            [
-                settled_clock(draw, counts, device, clocks, each)
-                for draw, device, each in zip(self.points, devices, rests, strict=True)
-            ]
-        )
+    def _times(self, places: Any, shares: Array) -> Array:
+        time, clocked = (each if len(each) == 1 else each[places] for each in (self.time, self.clocked))
+        found: Array = time * self.law.slowdown(clocked, shares[:, None])
+        return found
+
+    def _law_at(self, places: Sequence[int]) -> PowerLaw:
+        """How power follows the clock at some points, for arrays with a row for each of them."""
+        least = self.law.least_watts
+        if not isinstance(least, NumberColumn):
+            return self.law
+        return replace(self.law, least_watts=NumberColumn(least.values[places][:, None]))
+
+    def settled(
+        self, counts: Array, devices: Sequence[Device], clocks: Clocks, rests: Sequence[float], places: Sequence[int]
+    ) -> list[float]:
+        """The clock that the cap leaves at some points (`settled_clock`): each looks where it would look alone, all at once.
+
+        Args:
+            counts: How often each kernel runs.
+            devices: Of all points, or the one that all have.
+            clocks: `sustained` or `burst`.
+            rests: Seconds of these points in which no kernel runs.
+            places: Which points these are.
+        """
+        limits = [power_limit(self.law, device, clocks) for device in devices]
+        of = {place: limits[place] if len(limits) > 1 else limits[0] for place in places}
+        rest = dict(zip(places, rests, strict=True))
+        looks = {place: fitting_looks(LOWEST, 1.0) for place in places}
+        asked = {place: next(each) for place, each in looks.items()}
+        found: dict[int, float] = {}
+        while asked:
+            some = list(asked)
+            shares = np.array([asked[place] for place in some])
+            times = self._times(some, shares)
+            powered = np.array([each**self.law.frequency_power for each in shares.tolist()])[:, None]
+            dynamic, static = (each if len(each) == 1 else each[some] for each in (self.dynamic, self.static))
+            joules = _dots(counts, self._law_at(some).joules_of(dynamic, static, times, powered))
+            for place, drawn, lasting in zip(some, joules, _dots(counts, times), strict=True):
+                limit, window = of[place]
+                try:
+                    asked[place] = looks[place].send((drawn, limit * max(lasting + rest[place], window)))
+                except StopIteration as ended:
+                    found[place] = ended.value
+                    del asked[place]
+        return [found[place] for place in places]
+
+
+def _dots(counts: Array, rows: Array) -> list[float]:
+    """The product of counts with each row: one by one, as a product with all of them would add up in another order."""
+    return [float(counts @ row) for row in rows]

@@ -63,13 +63,14 @@ def chain_answers(estimators: tuple[Estimator, ...], device: Device, *, first_na
         return ChainAnswers()
     key = estimators, device, first_named
     found = _KNOWN.pop(key, None)
-    if found is None or len(found.places) > KEPT_KERNELS:
-        found = ChainAnswers(by_arithmetic=all(getattr(each, "by_arithmetic", False) for each in estimators))
-    _KNOWN[key] = found
-    while len(_KNOWN) > KEPT_DEVICES or (
-        len(_KNOWN) > 1 and sum([len(each.places) for each in _KNOWN.values()]) > KEPT_ANSWERS
-    ):
-        _KNOWN.popitem(last=False)
+    if found is not None and len(found.places) <= KEPT_KERNELS:
+        _KNOWN[key] = found
+        return found
+    # Answers are counted when another device comes, and not each time that one is asked: a sweep has hundreds of them.
+    kept = sum([len(each.places) for each in _KNOWN.values()])
+    while _KNOWN and (len(_KNOWN) >= KEPT_DEVICES or kept > KEPT_ANSWERS):
+        kept -= len(_KNOWN.popitem(last=False)[1].places)
+    found = _KNOWN[key] = ChainAnswers(by_arithmetic=all(getattr(each, "by_arithmetic", False) for each in estimators))
     return found
 
 

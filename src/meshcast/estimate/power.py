@@ -19,13 +19,13 @@ of the uniform ones that energies were measured with.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from meshcast.base import by_point
+from meshcast.base import by_point, raw
 from meshcast.estimate.energy import idle_watts
 from meshcast.estimate.estimator import Array, Clocks
 from meshcast.hardware import Device
@@ -87,7 +87,7 @@ class PowerLaw:
 
     def joules_of(self, dynamic: Number, static: Number, time: Number, powered: float | Array) -> Number:
         """The same by `s^k`, of one clock or of several."""
-        drawn, least = dynamic * powered + static, self.least_watts * time
+        drawn, least = dynamic * powered + static, raw(self.least_watts) * time
         joules: Any = max(drawn, least) if isinstance(time, float) else np.maximum(drawn, least)
         found: Number = joules
         return found
@@ -141,11 +141,16 @@ def settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks
     )
 
 
-def _settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks, rest: float) -> float:
-    law = draw.law
+def power_limit(law: PowerLaw, device: Device, clocks: Clocks) -> tuple[float, float]:
+    """Watts above idle that a device may draw, and the seconds over which they are averaged at least."""
     burst = clocks == "burst"
     limit = device.tdp_watts * (law.burst_limit if burst else 1.0) - idle_watts(device)
-    window = law.burst_window if burst else 0.0
+    return limit, law.burst_window if burst else 0.0
+
+
+def _settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks, rest: float) -> float:
+    law = draw.law
+    limit, window = power_limit(law, device, clocks)
 
     def drawn(share: float) -> tuple[float, float]:
         """Joules at a clock, and how many may be drawn."""
@@ -161,7 +166,19 @@ NEAR = 0.5**HALVINGS / 4  # of a share: less than bisection tells apart
 
 
 def largest_fitting(drawn: Callable[[float], tuple[float, float]], lowest: float, highest: float) -> float:
-    """Where bisection between two clocks ends whose joules are at most those that may be drawn; the highest where they fit.
+    """Where bisection between two clocks ends whose joules are at most those that may be drawn; the highest where they fit."""
+    looks = fitting_looks(lowest, highest)
+    share = next(looks)
+    while True:
+        try:
+            share = looks.send(drawn(share))
+        except StopIteration as ended:
+            found: float = ended.value
+            return found
+
+
+def fitting_looks(lowest: float, highest: float) -> Generator[float, tuple[float, float], float]:
+    """The clocks that `largest_fitting` looks at, one after the other, each answered by joules and those that may be drawn.
 
     Both grow apart with the clock, so whatever lies below a clock that fits does, too: what a halving would find is known
     without a look where it lies outside of what was looked at. So the crossing is looked for first, along secants, and bisection
@@ -169,37 +186,37 @@ def largest_fitting(drawn: Callable[[float], tuple[float, float]], lowest: float
     """
     fits, too_much = -math.inf, math.inf  # the highest clock that is known to fit, the lowest that is known not to
 
-    def excess(share: float) -> float:
+    def excess(share: float, answer: tuple[float, float]) -> float:
         nonlocal fits, too_much
-        joules, allowed = drawn(share)
+        joules, allowed = answer
         if joules <= allowed:
             fits = max(fits, share)
         else:
             too_much = min(too_much, share)
         return joules - allowed
 
-    above = excess(highest)
+    above = excess(highest, (yield highest))
     if fits == highest:
         return highest
-    below = excess(lowest)
+    below = excess(lowest, (yield lowest))
     before, last = (lowest, below), (highest, above)
     for _ in range(6 if below < 0 < above else 0):
         slope = (last[1] - before[1]) / (last[0] - before[0])
         guess = last[0] - last[1] / slope if slope > 0 else math.nan
         if not fits < guess < too_much:
             break
-        before, last = last, (guess, excess(guess))
+        before, last = last, (guess, excess(guess, (yield guess)))
         if abs(last[0] - before[0]) < NEAR:
             break
         if last[1] == before[1]:
             break
     for beside in (last[0] - NEAR, last[0] + NEAR):
         if fits < beside < too_much:
-            excess(beside)
+            excess(beside, (yield beside))
     low, high = lowest, highest
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         if fits < middle < too_much:
-            excess(middle)
+            excess(middle, (yield middle))
         low, high = (middle, high) if middle <= fits else (low, middle)
     return low

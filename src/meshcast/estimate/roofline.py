@@ -16,6 +16,7 @@ from importlib import resources
 
 import numpy as np
 
+from meshcast.base import larger, raw, rows_of
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
@@ -38,9 +39,9 @@ def light_seconds(kernels: Sequence[Kernel], device: Device) -> Array:
     return np.maximum(*light_bounds(kernels, device))
 
 
-def light_bounds(kernels: Sequence[Kernel], device: Device) -> tuple[Array, Array]:
-    """(arithmetic at peak, bytes at full bandwidth) in seconds."""
-    column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
+def light_bounds(kernels: Sequence[Kernel], device: Device, points: int | None = None) -> tuple[Array, Array]:
+    """(arithmetic at peak, bytes at full bandwidth) in seconds; with a place for each point where a device stands for several."""
+    column = functools.partial(rows_of, points=points)
     matrix_flops: Array = column(k.matrix_flops for k in kernels)
     peaks: Array = column(matrix_rate(k, device).flops if k.matrix_flops else 1.0 for k in kernels)
     rates = {dtype: vector_rate(dtype, device) for dtype in {k.dtype for k in kernels if k.vector_flops}}
@@ -49,11 +50,12 @@ def light_bounds(kernels: Sequence[Kernel], device: Device) -> tuple[Array, Arra
     transcendentals: Array = column(k.transcendentals for k in kernels)
     moved: Array = column(k.read_bytes + k.written_bytes for k in kernels)
     compute = np.maximum(matrix_flops / peaks, vector_flops / vector_peaks)
-    compute = np.maximum(compute, transcendentals / transcendental_rate(device))
-    bandwidth = np.full(len(kernels), device.memory_bandwidth)
+    compute = np.maximum(compute, transcendentals / raw(transcendental_rate(device)))
+    bandwidth = np.empty_like(moved)
+    bandwidth[:] = raw(device.memory_bandwidth)
     if device.cache_bandwidth:
-        footprint: Array = column(k.footprint_bytes for k in kernels)
-        bandwidth[footprint <= device.cache_bytes] = max(device.cache_bandwidth, device.memory_bandwidth)
+        footprint = np.array([k.footprint_bytes for k in kernels], dtype=np.float64)
+        bandwidth[footprint <= device.cache_bytes] = raw(larger(device.cache_bandwidth, device.memory_bandwidth))
     return compute, moved / bandwidth
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshcast.base import made_quickly
+from meshcast.base import larger, made_quickly, smaller
 from meshcast.estimate.explanation import Term
 
 
@@ -34,5 +34,5 @@ class TimedWork:
     @property
     def overhead(self) -> float:
         """Seconds of `fixed` that neither compute nor memory covers."""
-        beyond = max(0.0, self.time - max(self.compute, self.memory))
-        return beyond if self.fixed is None else min(self.fixed, beyond)
+        beyond = larger(0.0, self.time - larger(self.compute, self.memory))
+        return beyond if self.fixed is None else smaller(self.fixed, beyond)

@@ -148,6 +148,7 @@ class Exploration:
             "left_out": tally.bounded,
             "probes": tally.probes,
             "below_bounds": tally.below_bounds,
+            **({"alone": dict(tally.alone)} if tally.alone else {}),
             "objectives": [each.name for each in self.objectives],
             "best": [self.row(each) for each in self.best],
             "pareto": [self.row(each) for each in self.pareto],

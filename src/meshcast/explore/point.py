@@ -70,6 +70,7 @@ class Outcome:
         error: Why there is no step.
         code: The error's code.
         seconds: That the answer took.
+        alone: Why it was not worked out with others that differ in their hardware alone; None where that was not tried, or done.
     """
 
     status: Status
@@ -87,6 +88,7 @@ class Outcome:
     error: str | None = None
     code: str | None = None
     seconds: float = 0.0
+    alone: str | None = None
 
     @property
     def answered(self) -> bool:
@@ -116,13 +118,14 @@ class Outcome:
 
     def columns(self) -> dict[str, Any]:
         """The row without nested tables."""
-        flat = {name: value for name, value in asdict(self).items() if name != "breakdown_s"}
+        flat = {name: value for name, value in asdict(self).items() if name not in ("breakdown_s", "alone")}
         parts = {f"{part}_s": self.breakdown_s.get(part) for part in PARTS}
         return {**flat, **parts, "memory_share": self.memory_share, "watts": self.watts, "binds": self.binds}
 
     def to_json(self) -> dict[str, Any]:
         """The object that `from_json` reads."""
-        return {**asdict(self), "breakdown_s": dict(self.breakdown_s)}
+        told = {**asdict(self), "breakdown_s": dict(self.breakdown_s)}
+        return told if self.alone is not None else {name: value for name, value in told.items() if name != "alone"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:

@@ -27,6 +27,7 @@ from meshcast.explore.measures import Constraints, Known, Objective
 from meshcast.explore.pace import SAMPLED, SearchPace
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Combination, Space
+from meshcast.explore.tally import Tally as Tally
 from meshcast.explore.work import SearchWork
 from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
@@ -56,28 +57,6 @@ class Found:
     known: Known
     values: Mapping[str, Any]
     allowed: bool
-
-
-@dataclass(kw_only=True)
-class Tally:
-    """How far a search has come.
-
-    Attributes:
-        space: Points that there are.
-        evaluated: Points that were predicted.
-        infeasible: Points that cannot run, or not as the constraints ask, known by a prediction or by a bound.
-        bounded: Points that a bound has left out because others are better.
-        probes: Works about layers.
-        below_bounds: Points whose step came out below their bound. None should: where one does, a bound is wrong, and so may be
-            what was left out by it.
-    """
-
-    space: int = 0
-    evaluated: int = 0
-    infeasible: int = 0
-    bounded: int = 0
-    probes: int = 0
-    below_bounds: int = 0
 
 
 @dataclass(kw_only=True)
@@ -365,7 +344,7 @@ class BestFirst:
 
     def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:
         """Notes what came of a point."""
-        self.tally.evaluated += 1
+        self.tally.note(outcome)
         if outcome.step_time_s is not None and outcome.step_time_s * (1 + ROUNDING) < candidate.bound.time_s:
             self.tally.below_bounds += 1
         combination, known = candidate.bounder.combination, candidate.bounder.known

@@ -67,7 +67,7 @@ def model_shape(target: str, settings: Mapping[str, str]) -> ModelShape:
     """The shape of a model of the zoo, or of a Hugging Face configuration, that trains.
 
     Raises:
-        UsageError: The target is no model, or is asked to do something else.
+        UsageError: The target is no model, is asked to do something else, or has no such settings.
     """
     return _shape(target, tuple(sorted(settings.items())), file_stamp(target))
 
@@ -129,6 +129,7 @@ def _shape(target: str, settings: tuple[tuple[str, str], ...], _stamp: Hashable)
             where="--set mode",
             fix="leave it out, or use compare for a few plans",
         )
+    builder.settled(chosen)  # refused here: once, and not by every plan
     config, known = builder.configured(**chosen), builder.overrides("train")
     module = importlib.import_module(f"meshcast.zoo.{builder.module}")
     period = getattr(config, "global_every", 0) or 1

@@ -134,13 +134,18 @@ def space_digest(space: Space) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def merged(folders: Iterable[Path], into: Path) -> int:
+def merged(folders: Iterable[Path], into: Path, space: Space | None = None) -> int:
     """Points of several folders of the same space in one, each once; how many there are.
+
+    Args:
+        folders: Where they are.
+        into: Where they come together; nothing is written there where some cannot.
+        space: The space that all have to be of; that of the first folder by default.
 
     Raises:
         UsageError: A folder is none of an exploration, or of another space.
     """
-    digest: str | None = None
+    digest = space_digest(space) if space is not None else None
     seen: set[int] = set()
     sources = list(folders)
     for folder in sources:

@@ -80,7 +80,7 @@ class Sweep:
         known: Known,
         outcome: Outcome,
     ) -> None:
-        self.tally.evaluated += 1
+        self.tally.note(outcome)
         allowed = outcome.answered and self.constraints.allow(outcome)
         self.tally.infeasible += not allowed
         record(Found(point=work.point, outcome=outcome, known=known, values=combination.values, allowed=allowed))

@@ -107,11 +107,16 @@ def _money(exploration: Exploration, row: Mapping[str, Any], unit: str) -> dict[
 
 
 def _in_order(exploration: Exploration, titles: list[str], naming: int) -> list[str]:
-    """Titles in the order in which a narrow terminal has room for them: money is told first where it is searched for."""
+    """Titles in the order in which a narrow terminal has room for them.
+
+    Money, where it is searched for, comes first if it decides, and else behind the step's time.
+    """
     wanted = [title for title in titles if title == ">cost" or title.startswith(">$/M")]
-    if "cost" not in (each.name for each in exploration.objectives):
+    objectives = [each.name for each in exploration.objectives]
+    if "cost" not in objectives:
         return titles
-    return [*titles[:naming], *wanted, *(title for title in titles[naming:] if title not in wanted)]
+    ahead = naming if objectives[0] == "cost" else naming + 1
+    return [*titles[:ahead], *wanted, *(title for title in titles[ahead:] if title not in wanted)]
 
 
 def _why(exploration: Exploration, best: list[Found]) -> list[Section]:

@@ -3,26 +3,40 @@
 The hardware of such points is put into one description with a column wherever a number is not the same (`hardware.many_points`),
 and a prediction made of it once, by the code that makes it of one point: sums and products go over all points at once. Where a
 decision does not come out alike (which algorithm a collective takes, which event comes first), points part and go on in
-their groups; what cannot be asked of several points at once is asked of each. Answers are those of each point alone, to the last
-bit (`tests/explore/test_together.py`).
+their groups; what cannot be asked of several points at once is asked of each, and each says why (`Outcome.alone`): searches count
+them. Answers are those of each point alone, to the last bit (`tests/explore/test_together.py`).
 """
 
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Hashable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from meshcast.base import NumberColumn, PartedError, collected_later, mapped, names_taken, room_for_nesting
+from meshcast.base import (
+    MeshcastError,
+    NotAlikeError,
+    NumberColumn,
+    OneByOneError,
+    PartedError,
+    collected_later,
+    mapped,
+    names_taken,
+    room_for_nesting,
+)
 from meshcast.explore.evaluating import cluster_of, evaluate, options_key, options_of, outcome_of, resolved
 from meshcast.explore.point import Outcome, Point
 from meshcast.hardware import Cluster, hardware_at, several
 from meshcast.jobs import Job, PipelineJob, ProgramJob, answered
 
 FEWEST = 4  # points that are worth it
+# What says that points cannot be asked at once: they differ in more than numbers, a number is read otherwise than by arithmetic,
+# a quotient has no value at some, or one of them cannot be answered at all (each is asked again, and told its own error).
+ONE_BY_ONE = (NotAlikeError, OneByOneError, FloatingPointError, MeshcastError)
 
 
 def evaluate_many(points: Sequence[Point]) -> list[Outcome]:
@@ -34,28 +48,41 @@ def evaluate_many(points: Sequence[Point]) -> list[Outcome]:
     found: dict[int, Outcome] = {}
     for places in groups.values():
         asked = [points[place] for place in places]
-        found |= zip(places, _together(asked) or map(evaluate, asked), strict=True)
+        found |= zip(places, _together(asked) if len(asked) >= FEWEST else map(evaluate, asked), strict=True)
     return [found[place] for place in range(len(points))]
 
 
-def _together(points: Sequence[Point]) -> list[Outcome] | None:
-    """The outcomes of points of which hardware alone differs; None where they are to be had one by one only."""
-    if len(points) < FEWEST:
-        return None
+def _together(points: Sequence[Point]) -> list[Outcome]:
+    """The outcomes of points of which hardware alone differs; those of which that cannot be asked together say why."""
     started = time.perf_counter()
     try:
-        jobs = [resolved(point) for point in points]
-        first = jobs[0]
-        if not isinstance(first, ProgramJob | PipelineJob) or not all(_alike(first, job) for job in jobs):
-            return None
-        clusters = [cluster_of(options_of(point.asked)) for point in points]
-        with collected_later(), names_taken(), room_for_nesting(), np.errstate(divide="raise", invalid="raise"):
-            found = _Batch(first, clusters).outcomes(several(clusters), np.arange(len(points)))
-    except Exception:  # whoever cannot be asked of several points at once says so in many ways: each is asked alone
-        return None
+        found = _at_once(points)
+    except ONE_BY_ONE as error:
+        return _each_alone(points, str(error) or type(error).__name__)
+    except Exception as error:  # a bug of ours: answers come all the same, slowly, and it is told
+        return _each_alone(points, f"bug: {traceback.format_exception_only(error)[-1].strip()}")
     seconds = (time.perf_counter() - started) / len(points)
     told = [found[place] or evaluate(point) for place, point in enumerate(points)]
     return [replace(outcome, seconds=seconds) for outcome in told]
+
+
+def _at_once(points: Sequence[Point]) -> dict[int, Outcome | None]:
+    """The outcome of each point by its place; None of those that had better go alone.
+
+    Raises:
+        NotAlikeError: They differ in more than numbers of their hardware.
+    """
+    jobs = [resolved(point) for point in points]
+    first = jobs[0]
+    if not isinstance(first, ProgramJob | PipelineJob) or not all(_alike(first, job) for job in jobs):
+        raise NotAlikeError("they have other programs or options")
+    clusters = [cluster_of(options_of(point.asked)) for point in points]
+    with collected_later(), names_taken(), room_for_nesting(), np.errstate(divide="raise", invalid="raise"):
+        return _Batch(first, clusters).outcomes(several(clusters), np.arange(len(points)))
+
+
+def _each_alone(points: Sequence[Point], why: str) -> list[Outcome]:
+    return [replace(evaluate(point), alone=why) for point in points]
 
 
 def _alike(one: ProgramJob | PipelineJob, other: Job) -> bool:

@@ -27,7 +27,7 @@ def several(clusters: Sequence[Cluster]) -> Cluster:
     """One cluster for those of several points.
 
     Raises:
-        ValueError: They differ in something else than numbers, or in numbers that are whole ones.
+        NotAlikeError: They differ in something else than numbers, or in numbers that are whole ones.
     """
     device = _standing_for(tuple(cluster.device for cluster in clusters))
     alone = [replace(cluster, device=device, facts={}, sources={}) for cluster in clusters]

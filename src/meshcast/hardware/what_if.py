@@ -26,7 +26,9 @@ WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
 _LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "size": Dimension.COUNT}
 FLAG = "--on"
-EXAMPLE = "write a factor, such as memory.bandwidth=2x, or a value with its unit, such as memory.bandwidth=6.7TB/s"
+EXAMPLE = (
+    "write a value with its unit, such as memory.bandwidth=6.7TB/s; factors (2x, +10%) are for --what-if and spaces"
+)
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:

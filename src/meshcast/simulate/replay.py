@@ -4,8 +4,8 @@ A program of a sweep is simulated as always the first times. Then its simulation
 tape, until somebody ends before somebody else who used to be first: such a step is simulated as always, and after some of
 those another tape is made. Answers are the same to the last bit, whichever way they came (`tests/simulate/test_replay.py`).
 
-Several points of a sweep go along a tape at once where their times are columns (`base.column`). Points whose events come in
-another order part from the others there.
+Several points of a sweep go along a tape at once where their times are columns (`base.column`): all of them along each way that
+is known, until each has one that it goes. What comes of them is put together again; points for which no tape is worth it part.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from meshcast.base import KeptBeside, NumberColumn, PartedError, raw
+from meshcast.base import KeptBeside, NumberColumn, PartedError, joined, of_points, raw
 from meshcast.estimate import EstimatedKernels
 from meshcast.lower import Kernel
 from meshcast.simulate.contention import Contention, SpeedShares, Taken
@@ -27,7 +28,7 @@ from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length
 from meshcast.simulate.network import KernelNetwork
 from meshcast.simulate.rank import Rank
-from meshcast.simulate.tape import Tape, TapeColumns, TooLongError
+from meshcast.simulate.tape import Along, Slots, Tape, TapeColumns, TooLongError
 from meshcast.simulate.timeline import Timeline
 from meshcast.simulate.written import Kernels, WrittenContention, WrittenKernels, WrittenNetwork
 
@@ -35,11 +36,13 @@ FIRST = 3  # simulations of a program before one is written down, which takes as
 MOST = 4  # tapes of a program
 MOST_OF_MANY = 16  # where each serves many points at once
 FEWEST = 4  # points that are worth a tape of their own
+LONELY = 4  # times as many have to be left for the next tape, for each one in a row that fewer than that go along
 WORTH = 12  # simulations of single points along a tape that was written for many, before it is compiled for them
+Mask = npt.NDArray[np.bool_]
 ARGUMENTS = ("estimates", "gap", "seconds", "shares", "taken")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Way:
     """One order of a program's events: functions of times, and what runs in it."""
 
@@ -65,15 +68,20 @@ class _Way:
         found: tuple[Timeline, Length] | None = self._function("timeline")(*times)
         return found
 
-    def together(self, points: int, times: tuple[Any, ...], *, whole: bool) -> tuple[Any, Any]:
-        """At which of several points events come in this order, and there how long it takes, or where its time goes."""
+    def together(self, points: int, times: tuple[Any, ...], begun: Slots | None = None, *, whole: bool) -> Along:
+        """Several points along it.
+
+        Args:
+            points: How many.
+            times: What the lines ask.
+            begun: What the first lines came to, where only the rest is left to do.
+            whole: Whether it is asked where the time goes, and not only how long it takes.
+        """
         if "columns" not in self._made:
             self._made["columns"] = TapeColumns(self.tape, self.lines, *self.result)
+        columns: TapeColumns = self._made["columns"]
         with np.errstate(all="ignore"):  # points that go another way may come to anything along this one
-            found: tuple[Any, Any] = self._made["columns"].run(
-                points, dict(zip(ARGUMENTS, times, strict=True)), whole=whole
-            )
-        return found
+            return columns.run(points, dict(zip(ARGUMENTS, times, strict=True)), begun, whole=whole)
 
     def _function(self, name: str) -> Callable[..., Any]:
         """Compiled when it is first asked for, which takes as long as dozens of simulations."""
@@ -93,6 +101,7 @@ class Ways:
         self.known: list[_Way] = []  # the one that was taken last comes first
         self._missed = 0
         self._next: float = FIRST
+        self._lonely = 0
 
     def missed(self) -> bool:
         """Counts a step that goes none of the ways; whether it is written down: seldom, as that takes 20 to 100 ms."""
@@ -102,10 +111,19 @@ class Ways:
         self._next = 8 * self._missed
         return True
 
-    @property
-    def room(self) -> bool:
-        """Whether there is room for one of many points."""
-        return self._next < math.inf and len(self.known) < MOST_OF_MANY
+    def room(self, points: int) -> bool:
+        """Whether there is room for one of many points.
+
+        A program with several loops may have an order of its own at nearly every point: its tapes cost more than they spare.
+        """
+        worth = points >= FEWEST * LONELY**self._lonely
+        return worth and self._next < math.inf and len(self.known) < MOST_OF_MANY
+
+    def served(self, way: _Way, points: int) -> None:
+        """How many points go along what was written down for many last; it is not kept for too few."""
+        self._lonely = 0 if points >= FEWEST else self._lonely + 1
+        if points < FEWEST:
+            self.known.remove(way)
 
     def close(self) -> None:
         """No more are written down."""
@@ -204,6 +222,14 @@ class RankAgain:
         return self._plain
 
 
+class _Taken(NamedTuple):
+    """A way that some points go, and what its lines came to."""
+
+    way: _Way
+    points: Mask
+    slots: Slots
+
+
 class RanksAgain:
     """The same rank at several points of a sweep, whose times are columns."""
 
@@ -222,74 +248,111 @@ class RanksAgain:
         self._ways = _WAYS.of(plan, (rates is None, contention is None, host_rate), Ways)
         seconds, shares, taken = _raw_network(network, contention)
         self._times = kernels.by_key, raw(kernels.gap), seconds, shares, taken
-        self._way: _Way | None = None
+        self._taken: list[_Taken] = []
         self._length: Length | None = None
 
     def length(self, block: BlockPlan) -> Length:
         """How long the whole step takes.
 
         Raises:
-            PartedError: Events do not come in the same order at all points.
+            PartedError: Some points have to go by themselves.
         """
         assert block is self._plan
         if self._length is None:
-            found: Length = self._along(whole=False)
-            self._length = found
+            self._taken, self._length = self._along(whole=False)
         return self._length
 
     def executed(self, plan: BlockPlan) -> Executed:
-        """Every kernel of the step with how often it runs."""
+        """Every kernel of the step with how often it runs.
+
+        Raises:
+            PartedError: It is not the same at all points.
+        """
         self.length(plan)
-        assert self._way is not None
-        return self._way.executed
+        first, *others = self._taken
+        if any(each.way.executed is not first.way.executed for each in others):
+            raise PartedError(first.points)
+        return first.way.executed
 
     def timeline(self, block: BlockPlan, *, spans: bool = True, paths: bool = True) -> tuple[Timeline, Length]:
         """Where the step's time goes, without its spans.
 
         Raises:
-            PartedError: The order of events is not the same at all points.
+            PartedError: Some points have to go by themselves.
         """
         assert not spans
         assert not paths
         self.length(block)
-        found: tuple[Timeline, Length] = self._along(whole=True)
+        found: tuple[Timeline, Length] = self._along(whole=True)[1]
         return found
 
-    def _along(self, *, whole: bool) -> Any:
-        """What comes of the step along the way that all points go.
+    def _along(self, *, whole: bool) -> tuple[list[_Taken], Any]:
+        """The ways that points go, and what comes of all of them.
 
         Raises:
-            PartedError: Some go another way.
+            PartedError: There is none for some.
         """
-        known = self._ways.known
-        for written in (False, True):
-            if written:
-                self._write_down()
-            for place, way in enumerate(known[:1] if written else tuple(known)):
-                kept, found = way.together(self._points, self._times, whole=whole)
-                if kept.all():
-                    if place:
-                        known.insert(0, known.pop(place))
-                    self._way = way
-                    return found
-                if kept.any():
-                    raise PartedError(kept)
-        raise _each_alone(self._points)
+        left = np.ones(self._points, dtype=bool)
+        taken: list[_Taken] = []
+        results: list[Any] = []
+        begun = {id(each.way): each.slots for each in self._taken}  # what their first lines came to is known
 
-    def _write_down(self) -> None:
-        """Another tape, that of the first point.
+        def go(way: _Way) -> None:
+            nonlocal left
+            kept, result, slots = way.together(self._points, self._times, begun.get(id(way)), whole=whole)
+            if (here := kept & left).any():
+                taken.append(_Taken(way, here, slots))
+                results.append(result)
+                left = left & ~here
+
+        ways, known = [each.way for each in self._taken], self._ways.known
+        for way in [*ways, *(each for each in known if each not in ways)]:
+            if left.any():
+                go(way)
+        while left.any():
+            before = int(left.sum())
+            way = self._write_down(left)
+            go(way)
+            here = before - int(left.sum())
+            self._ways.served(way, here if here and _differ(results[-1], taken[-1].points) else 0)
+            if not here:
+                raise self._by_themselves(left)
+        first = [each.way for each in taken if each.way in known]
+        known[:] = [*first, *(each for each in known if each not in first)]
+        if len(results) == 1:
+            return taken, results[0]
+        places = [np.flatnonzero(each.points) for each in taken]
+        return taken, joined([of_points(each, here) for each, here in zip(results, places, strict=True)], places)
+
+    def _write_down(self, left: Mask) -> _Way:
+        """Another tape, that of the first point that is left.
 
         Raises:
             PartedError: There is no room for one, or too few points for it: each of them goes alone.
         """
-        if self._points < FEWEST or not self._ways.room:
-            raise _each_alone(self._points)
+        if not self._ways.room(int(left.sum())):
+            raise self._by_themselves(left)
+        place = int(np.flatnonzero(left)[0])
         try:
-            way = _written_down(self._plan, self._kernels, self._network, self._rates, self._host_rate, many=True)
+            way = _written_down(
+                self._plan, self._kernels, self._network, self._rates, self._host_rate, many=True, place=place
+            )
         except TooLongError:
             self._ways.close()
             raise _each_alone(self._points) from None
-        self._ways.known.insert(0, way)
+        self._ways.known.append(way)
+        return way
+
+    def _by_themselves(self, left: Mask) -> PartedError:
+        """Some points part from the others, or all from each other where none can go with any."""
+        return _each_alone(self._points) if left.all() else PartedError(left)
+
+
+def _differ(result: Any, points: Mask) -> bool:
+    """Whether some points have different steps: a grid has the same one wherever it changes what the program does not read."""
+    length: Length = result[1] if isinstance(result, tuple) else result
+    seconds = np.broadcast_to(raw(length.all), points.shape)[points]
+    return bool((seconds != seconds[0]).any())
 
 
 def _each_alone(points: int) -> PartedError:
@@ -322,16 +385,17 @@ def _written_down(
     host_rate: float,
     *,
     many: bool = False,
+    place: int = 0,
 ) -> _Way:
-    """The simulation of a step, that of the first of several points, on a tape."""
+    """The simulation of a step, that of one of several points, on a tape."""
     tape = Tape()
-    written_network = WrittenNetwork(tape, network)
+    written_network = WrittenNetwork(tape, network, place)
     written_rates: Any = None
     if rates is not None:
         contention = rates.contention
-        written: Any = WrittenContention(tape, contention) if contention is not None else None
+        written: Any = WrittenContention(tape, contention, place) if contention is not None else None
         written_rates = SpeedShares(network=written_network, contention=written)
-    written_kernels: Any = WrittenKernels(tape, kernels)
+    written_kernels: Any = WrittenKernels(tape, kernels, place)
     rank = RankRun(written_kernels, written_network, written_rates, host_rate)
     length = rank.length(plan)
     executed, lines = rank.executed(plan), tape.length

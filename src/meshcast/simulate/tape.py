@@ -17,6 +17,7 @@ code, with guards where others branch off.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
@@ -264,27 +265,30 @@ class TapeColumns:
             if not line[0]:
                 self._conditions[0 if before else 1].append(work.place)
 
-    def run(self, points: int, arguments: dict[str, Any], *, whole: bool) -> tuple[Any, Any]:
-        """At which points conditions come out as they did, and the result, which holds for these points.
+    def run(self, points: int, arguments: dict[str, Any], begun: Slots | None = None, *, whole: bool) -> Along:
+        """The lines done at some points.
 
         Args:
             points: How many there are.
             arguments: What the names are that lines use and no line makes.
+            begun: What the first lines came to, where these were done already.
             whole: Whether the result of all lines is asked for, and not that of the first ones.
         """
-        slots: list[Any] = list(self._constants)
+        slots: Slots = list(self._constants) if begun is None else begun
         kept = np.ones(points, dtype=bool)
-        for works, conditions in zip((self._first, self._rest), self._conditions, strict=True):
-            for do, left, right, place in works:
-                if right is not None:
-                    slots[place] = do(slots[left], slots[right])
-                else:
-                    slots[place] = do(arguments, slots)
+        parts = zip((self._first, self._rest), self._conditions, strict=True)
+        for number, (works, conditions) in enumerate(parts):
+            if number or begun is None:
+                for do, left, right, place in works:
+                    if right is not None:
+                        slots[place] = do(slots[left], slots[right])
+                    else:
+                        slots[place] = do(arguments, slots)
             for place in conditions:
                 kept &= slots[place]
             if not whole or not kept.any():
                 break
-        return kept, self._remade(self._results[whole], slots) if kept.any() else None
+        return Along(kept, self._remade(self._results[whole], slots) if kept.any() else None, slots)
 
     def _work(self, line: Line) -> _TapeStep:
         name, left, sign, right = line
@@ -318,6 +322,23 @@ class TapeColumns:
         return thing
 
 
+Slots = list[Any]
+
+
+class Along(NamedTuple):
+    """What comes of some points along a tape.
+
+    Attributes:
+        kept: At which of them conditions come out as they did.
+        result: What holds for these; None where there are none.
+        slots: What every line came to.
+    """
+
+    kept: Any
+    result: Any
+    slots: Slots
+
+
 class _TapeStep(NamedTuple):
     """One line: what is done with which places, and where the result goes; without a second place it asks the arguments."""
 
@@ -333,9 +354,11 @@ Asked = Callable[[dict[str, Any], Sequence[Any]], Any]
 Line = tuple[str, Operand, str | Asked, Operand | tuple[str, ...]]
 
 OTHERWISE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+# Python's own operators: of numbers that are the same at all points they take a tenth of what NumPy's functions do. But a
+# quotient by nothing, at points that go another way, is no error.
 DOES: dict[str, Callable[..., Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "min": np.minimum, "max": np.maximum,
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": np.divide, "min": np.minimum, "max": np.maximum,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What a simulation asks of kernels, of a network and of a device, written down on a tape (`simulate.tape`).
 
-Each answers with the value at the point, or at the first of several points, that is simulated.
+Each answers with the value at the point, or at that one of several points, that is simulated.
 """
 
 from __future__ import annotations
@@ -20,36 +20,40 @@ from meshcast.simulate.tape import Tape
 Kernels = EstimatedKernels | KernelColumns | KernelsByPoint
 
 
-def _value(number: Any) -> Any:
-    """A number's value at the first point."""
-    return number.flat[0].item() if isinstance(number, np.ndarray | np.generic) else at_place(number, 0)
+def _value(number: Any, place: int) -> Any:
+    """A number's value at a point."""
+    if isinstance(number, np.ndarray) and number.ndim:
+        return number[place].item()
+    if isinstance(number, np.ndarray | np.generic):
+        return number.item()
+    return at_place(number, place)
 
 
 class WrittenKernels:
     """Estimates whose numbers are written down."""
 
-    def __init__(self, tape: Tape, kernels: Kernels) -> None:
-        self._tape, self._by_key = tape, kernels.by_key
+    def __init__(self, tape: Tape, kernels: Kernels, place: int = 0) -> None:
+        self._tape, self._by_key, self._place = tape, kernels.by_key, place
         self._known: dict[CostKey, _WrittenEstimate] = {}
-        self.gap: Any = tape.argument("gap", _value(kernels.gap))
+        self.gap: Any = tape.argument("gap", _value(kernels.gap, place))
 
     def __getitem__(self, kernel: Kernel) -> Any:
         key = kernel.cost_key
         found = self._known.get(key)
         if found is None:
             name = self._tape.named(f"estimates[{self._tape.thing(key)}]", lambda given, _: given["estimates"][key])
-            found = self._known[key] = _WrittenEstimate(self._tape, name, self._by_key[key])
+            found = self._known[key] = _WrittenEstimate(self._tape, name, self._by_key[key], self._place)
         return found
 
 
 class _WrittenEstimate:
     """An estimate that writes down which of its numbers are asked for."""
 
-    def __init__(self, tape: Tape, name: str, estimate: KernelEstimate | KernelAtPoints) -> None:
-        self._tape, self._name, self._estimate = tape, name, estimate
+    def __init__(self, tape: Tape, name: str, estimate: KernelEstimate | KernelAtPoints, place: int) -> None:
+        self._tape, self._name, self._estimate, self._place = tape, name, estimate, place
 
     def __getattr__(self, field: str) -> Any:
-        value = _value(getattr(self._estimate, field))
+        value = _value(getattr(self._estimate, field), self._place)
         return _asked_of(self._tape, self._name, field, value)
 
 
@@ -75,8 +79,8 @@ class _Alike:
 class WrittenNetwork:
     """A network that writes down what it is asked."""
 
-    def __init__(self, tape: Tape, network: KernelNetwork) -> None:
-        self._tape, self._network = tape, network
+    def __init__(self, tape: Tape, network: KernelNetwork, place: int = 0) -> None:
+        self._tape, self._network, self._place = tape, network, place
         self._alike = _Alike()
 
     def seconds(self, kernel: Kernel) -> Any:
@@ -84,7 +88,7 @@ class WrittenNetwork:
         first = self._alike.first(kernel)
         return self._tape.number(
             f"seconds({self._tape.thing(first)})",
-            _value(self._network.seconds(first)),
+            _value(self._network.seconds(first), self._place),
             lambda given, _: given["seconds"](first),
         )
 
@@ -93,17 +97,18 @@ class WrittenNetwork:
         alike = [self._alike.first(kernel) for kernel in active]
         listed = ", ".join(map(self._tape.thing, alike))
         name = self._tape.named(f"shares([{listed}])", lambda given, _: given["shares"](alike))
-        return [self._share(name, place, _value(share)) for place, share in enumerate(self._network.shares(active))]
+        shares = enumerate(self._network.shares(active))
+        return [self._share(name, number, _value(share, self._place)) for number, share in shares]
 
-    def _share(self, name: str, place: int, value: float) -> Any:
-        return self._tape.number(f"{name}[{place}]", value, lambda _, used: used[0][place], (name,))
+    def _share(self, name: str, number: int, value: float) -> Any:
+        return self._tape.number(f"{name}[{number}]", value, lambda _, used: used[0][number], (name,))
 
 
 class WrittenContention:
     """What collectives take of a device, written down."""
 
-    def __init__(self, tape: Tape, contention: Contention) -> None:
-        self._tape, self._contention = tape, contention
+    def __init__(self, tape: Tape, contention: Contention, place: int = 0) -> None:
+        self._tape, self._contention, self._place = tape, contention, place
         self._alike = _Alike()
 
     def taken(self, kernel: Kernel, seconds: Any) -> Taken:
@@ -115,4 +120,5 @@ class WrittenContention:
             (seconds.name,),
         )
         found = self._contention.taken(first, seconds.value)
-        return Taken(*(_asked_of(self._tape, name, each, _value(getattr(found, each))) for each in ("cores", "memory")))
+        values = {each: _value(getattr(found, each), self._place) for each in ("cores", "memory")}
+        return Taken(*(_asked_of(self._tape, name, each, value) for each, value in values.items()))

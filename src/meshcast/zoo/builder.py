@@ -99,10 +99,13 @@ class Builder:
         }
         return dataclasses.replace(self.config, **changed)
 
-    def __call__(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> ModelProgram:
-        """The program over a mesh, one device by default."""
+    def settled(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings that are not the own defaults of their mode's function, each of its kind; nothing is traced for it.
+
+        Raises:
+            UsageError: The mode has no such setting, or a value is not of its kind.
+        """
         mode = overrides.get("mode", self.mode)
-        function = self._function(mode)
         accepted = self.overrides(mode)
         # A size that its class, or a keyword that the function, has as zero is a part that may be left out.
         optional = {field.name for field in dataclasses.fields(self.config) if field.default == 0}
@@ -112,6 +115,12 @@ class Builder:
             if name not in accepted:
                 raise self._unknown(name, mode, accepted)
             settings[name] = _setting(name, value, accepted[name], least=0 if name in optional else 1)
+        return settings
+
+    def __call__(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> ModelProgram:
+        """The program over a mesh, one device by default."""
+        mode = overrides.get("mode", self.mode)
+        function, settings = self._function(mode), self.settled(overrides)
         fields = {field.name for field in dataclasses.fields(self.config)}
         keywords = {name: value for name, value in settings.items() if name not in fields and name != "mode"}
         return function(self.configured(**settings), mesh=mesh, **keywords)

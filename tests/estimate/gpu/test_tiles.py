@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from meshcast.base import OneByOneError, at_place
 from meshcast.estimate.gpu import GpuAnalytical, tiles
 from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
 from meshcast.estimate.gpu.tiles import TiledProduct, product_time, time_products
-from meshcast.hardware import load_device
+from meshcast.hardware import devices_of, load_device, named_with_changes, resolve, several
 from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Gemm
 
@@ -120,3 +122,49 @@ def test_odd_rows_slow_tf32_down_and_plain_cores_not() -> None:
     odd, even = f32_product(4095, precision="HIGHEST"), f32_product(4096, precision="HIGHEST")
     assert odd == pytest.approx(even, rel=0.01)
     assert even == pytest.approx(2 * 4096**3 / (0.68 * 67e12), rel=0.2)  # of the plain cores' peak
+
+
+class TestAtPoints:
+    """Products on the devices of several points of a sweep: each point's answer is what it is alone, to the last bit."""
+
+    SIDES = ((8192, 8192, 8192), (64, 64, 65536), (300, 1000, 4096), (1, 50257, 768), (17, 8, 3), (4096, 128, 11008))
+
+    @staticmethod
+    def machine(*changes: str) -> GpuMachine:
+        h200 = resolve("h200")
+        named = [named_with_changes("h200", h200, each, where="") for each in changes]
+        device = several([resolve(each) for each in named]).device
+        return replace(machine(), device=device, points=len(changes))
+
+    @pytest.mark.parametrize("key", ["memory.bandwidth", "cache.bandwidth", "compute.launch_latency", "compute.clock"])
+    def test_each_point_is_timed_as_alone(self, key: str) -> None:
+        """From a tenth of the rate to ten times as much: other tiles are the fastest, and memory outruns the cache."""
+        together = self.machine(*(f"{key}={factor}x" for factor in (0.1, 0.5, 0.9, 1, 1.1, 2, 10)))
+        devices = devices_of(together.device)
+        assert devices is not None
+        asked = [product(*sides, split=split) for sides in self.SIDES for split in (True, False)]
+        asked += [replace(each, unpacked=2.0 * each.read) for each in asked]
+        time_products(asked, together)
+        for place, device in enumerate(devices):
+            alone = replace(together, device=device, points=None)
+            for each in asked:
+                here = together.products[each]
+                values = {name.name: at_place(getattr(here, name.name), place) for name in fields(here)}
+                expected = product_time(each, alone)
+                assert values == {
+                    **{name.name: getattr(expected, name.name) for name in fields(expected)},
+                    "formula": "",
+                }
+
+    def test_other_ways_are_the_fastest_at_other_points(self) -> None:
+        """Else the test above would hold of the first point's tile alone."""
+        together = self.machine("memory.bandwidth=0.1x", "memory.bandwidth=10x")
+        found = [product(*sides) for sides in self.SIDES]
+        time_products(found, together)
+        fixed = [together.products[each] for each in found]
+        assert any(at_place(each.computing, 0) != at_place(each.computing, 1) for each in fixed)
+
+    def test_peaks_of_several_points_are_asked_one_by_one(self) -> None:
+        together = self.machine("compute.peak_clock=1x", "compute.peak_clock=0.5x")
+        with pytest.raises(OneByOneError, match="one peak"):
+            product_time(product(64, 64, 64), together)

@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from meshcast.base import larger
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import MemoryTraffic, traffic
@@ -175,7 +176,7 @@ def attention(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     exponentials += scores * waste * reached.instructions / machine.instruction_rate
     shared = (products**reached.overlap + exponentials**reached.overlap) ** (1 / reached.overlap)
     longest = shared * machine.sms / tiles * (2 if shape.causal and shape.q_len > 1 else 1)
-    compute = max(longest, shared + p.flash_tail * longest)
+    compute = larger(longest, shared + p.flash_tail * longest)
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     cleared = cleared_operands(shape, machine)
     return GpuWork(

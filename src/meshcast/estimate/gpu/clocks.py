@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from meshcast.base import rows_of
 from meshcast.estimate.energy import idle_watts, joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
@@ -91,8 +90,8 @@ def power_draw(works: Sequence[GpuWork], time: Array, machine: GpuMachine) -> Po
     dynamic = [w.matrix_joules * products + w.instructions * p.vector_picojoules * 1e-12 for w in works]
     return PowerDraw(
         time=time,
-        clocked=np.array([w.clocked for w in works]),
-        dynamic=np.array(dynamic),
-        static=np.array([w.dram_bytes * per_byte for w in works]),
+        clocked=rows_of((w.clocked for w in works), machine.points),
+        dynamic=rows_of(dynamic, machine.points),
+        static=rows_of((w.dram_bytes * per_byte for w in works), machine.points),
         law=power_law(machine),
     )

@@ -11,7 +11,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from meshcast.base import made_quickly
+from meshcast.base import larger, largest, made_quickly
 from meshcast.estimate.gpu.functions import INDEX_INSTRUCTIONS, index_instructions, instructions_per_work
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -181,7 +181,8 @@ def looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
     started = launched / machine.block_rate
     found = finding / machine.instruction_rate
     compute = issued / machine.instruction_rate + found
-    time = machine.launch + machine.overlapped(max(moved.seconds, sectors), started, compute, chain)
+    memory = larger(moved.seconds, sectors)
+    time = machine.launch + machine.overlapped(memory, started, compute, chain)
     terms = moved.terms
     if machine.explaining:
         terms += machine.named(
@@ -196,10 +197,10 @@ def looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
         )
     return GpuWork(
         time=time,
-        compute=max(compute, started, chain),
+        compute=largest((compute, started, chain)),
         computing=compute - found,
         fixed=machine.launch,
-        memory=max(moved.seconds, sectors),
+        memory=memory,
         dram_bytes=moved.dram_bytes,
         instructions=issued + finding,
         formula="t = launch + |max(mem, sectors), start, issue, chain|_p",
@@ -323,7 +324,7 @@ def transpose(elements: float, width: float, machine: GpuMachine, recency: Recen
     time = machine.launch + machine.overlapped(moved.seconds, started, single, chain)
     return GpuWork(
         time=time,
-        compute=max(started, single, chain),
+        compute=largest((started, single, chain)),
         computing=0.0,
         fixed=machine.launch,
         memory=moved.seconds,

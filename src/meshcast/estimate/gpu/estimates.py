@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from meshcast.base import raw, rows_of
 from meshcast.estimate.estimator import Estimates, Origin
 from meshcast.estimate.gpu.clocks import power_draw
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
@@ -26,7 +27,7 @@ def estimates_of(
     kernels: Sequence[Kernel], works: Sequence[GpuWork], machine: GpuMachine, intervals: Sequence[tuple[float, float]],
     origins: tuple[Origin, ...],
 ) -> Estimates:  # fmt: skip
-    """Times, energies and intervals of kernels at the full clock.
+    """Times, energies and intervals of kernels at the full clock; of several points with a place for each (`machine.points`).
 
     Args:
         kernels: What runs.
@@ -35,10 +36,10 @@ def estimates_of(
         intervals: (low, high) factors around each time.
         origins: Where the times come from.
     """
-    column = functools.partial(np.fromiter, dtype=np.float64, count=len(kernels))
-    arithmetic, bytes_moved = light_bounds(kernels, machine.device)
+    column = functools.partial(rows_of, points=machine.points)
+    arithmetic, bytes_moved = light_bounds(kernels, machine.device, machine.points)
     # Never faster than light; peaks are quoted below the highest clock.
-    light = np.maximum(arithmetic / machine.boost, bytes_moved)
+    light = np.maximum(arithmetic / raw(machine.boost), bytes_moved)
     time = np.maximum(column(w.time for w in works), light)
     draw = power_draw(works, time, machine)
     cores = np.minimum(column(w.compute for w in works), time)

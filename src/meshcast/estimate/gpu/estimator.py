@@ -24,7 +24,7 @@ from meshcast.estimate.gpu.tiles import time_products
 from meshcast.estimate.kind_model import KindModel
 from meshcast.estimate.roofline import light_bounds
 from meshcast.estimate.support import arithmetic_support
-from meshcast.hardware import Device
+from meshcast.hardware import Device, devices_of
 from meshcast.lower import Kernel, KernelKind
 
 _MODELS: dict[KernelKind, KindModel[GpuMachine, GpuWork]] = {
@@ -91,7 +91,11 @@ class GpuAnalytical:
         return own(device) if own is not None else self.calibration.interval(kind.value)
 
     def _machine(self, device: Device) -> GpuMachine:
-        return GpuMachine(device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache)
+        several = devices_of(device)
+        return GpuMachine(
+            device=device, parameters=self.calibration.parameters, cold_cache=self.cold_cache,
+            points=len(several) if several is not None else None,
+        )  # fmt: skip
 
     def explain(self, kernel: Kernel, device: Device) -> Explanation:
         """The model's formula with the terms of this kernel: the same computation, with its terms kept."""
@@ -115,7 +119,10 @@ class GpuAnalytical:
         )
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
-        """Times, energies and intervals of kernels at the full clock."""
+        """Times, energies and intervals of kernels at the full clock; of a device that stands for several, of each of them.
+
+        Then arrays have a row for each kernel and a place for each device (`hardware.devices_of`).
+        """
         machine = self._machine(device)
         tiled = [kernel for kernel in kernels if kernel.kind in _PRODUCTS and not is_empty(kernel)]
         products = [_PRODUCTS[kernel.kind](kernel, machine) for kernel in tiled]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 
+from meshcast.base import larger, smaller
 from meshcast.estimate.gpu.elementwise import THREADS_PER_SM, blocks, instructions, loop, loop_fusion
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import hit_share
@@ -55,12 +56,12 @@ def scatter(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if shape.extremum:  # what is no new largest reads, and leaves
         atomics = elements * slower / (p.atomics_per_sm_cycle * machine.sms * machine.clock)
     else:
-        atomics = max(_in_turns(elements, picks, row, slower, machine), _line_visits(shape, machine))
-        atomics = max(atomics, _swapped(shape, picks, machine)) if slower > 1 else atomics
+        atomics = larger(_in_turns(elements, picks, row, slower, machine), _line_visits(shape, machine))
+        atomics = larger(atomics, _swapped(shape, picks, machine)) if slower > 1 else atomics
     dram = 2 * missed_bytes(shape, machine)
     memory = dram / (machine.device.memory_bandwidth * p.hbm_read)
     started = blocks(elements, machine) / machine.block_rate
-    time = machine.launch + machine.overlapped(max(atomics, started), memory)
+    time = machine.launch + machine.overlapped(larger(atomics, started), memory)
     terms = machine.named(
         ("elements updated", "e", elements, ""),
         ("atomic updates per second", "R", p.atomics_per_sm_cycle * machine.sms * machine.clock / slower, "1/s"),
@@ -77,7 +78,7 @@ def scatter(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     formula = "t = launch + |max(atomics, start), mem|_p"
     issued = instructions(kernel, machine) / machine.instruction_rate
     return GpuWork(
-        time=time, compute=atomics, computing=min(issued, atomics), memory=memory, dram_bytes=dram, formula=formula,
+        time=time, compute=atomics, computing=smaller(issued, atomics), memory=memory, dram_bytes=dram, formula=formula,
         terms=terms,
     )  # fmt: skip
 
@@ -94,7 +95,7 @@ def _in_turns(elements: float, picks: Picks, row: float, slower: float, machine:
     busiest = elements / per_cycle + p.slice_deviations * turn * math.sqrt(chunks * picks.squares / slices)
     hot = picks.hottest * turn * max(1.0, 1 + (chunks - 2) / ROW_SLICES)
     cycles = (busiest**p.hot_overlap + hot**p.hot_overlap) ** (1 / p.hot_overlap)
-    return float(cycles * slower / machine.clock)
+    return float(cycles * slower) / machine.clock
 
 
 def _line_visits(shape: Indexed, machine: GpuMachine) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from meshcast.base import KeptBeside, made_quickly
+from meshcast.base import KeptBeside, NumberColumn, larger, largest, made_quickly
 from meshcast.estimate import work
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.parameters import GpuParameters
@@ -100,6 +100,7 @@ class GpuMachine:
     parameters: GpuParameters
     cold_cache: bool = False
     explaining: bool = False
+    points: int | None = None  # of a sweep, where the device stands for theirs; None: it is one device
     products: dict[TiledProduct, GpuWork] = field(default_factory=dict, init=False, repr=False, compare=False)  # timed
 
     @cached_property
@@ -180,7 +181,7 @@ class GpuMachine:
     def cache_bandwidth(self) -> float:
         """L2 bytes per second; where the catalogue has none, the H200's 29 bytes per SM and cycle."""
         bandwidth = self.device.cache_bandwidth or 29.0 * self.sms * self.clock
-        return self.parameters.cache_share * max(bandwidth, self.device.memory_bandwidth)
+        return self.parameters.cache_share * larger(bandwidth, self.device.memory_bandwidth)
 
     @cached_property
     def cache_window(self) -> tuple[float, float]:
@@ -193,10 +194,11 @@ class GpuMachine:
 
     def overlapped(self, *seconds: float) -> float:
         """Times of engines that work side by side: their p-norm, between the longest and the sum."""
-        longest = max(seconds)
+        longest = largest(seconds)
         if not longest:
             return 0.0
         p, powers = self.parameters.overlap, 0.0
         for each in seconds:
             powers += (each / longest) ** p
-        return float(longest * powers ** (1 / p))
+        joined: Any = longest * powers ** (1 / p)
+        return joined if isinstance(joined, NumberColumn) else float(joined)  # type: ignore[return-value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from meshcast.base import larger
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import instructions, loop, output_elements
 from meshcast.estimate.gpu.elementwise import transpose as tiled
@@ -26,11 +27,11 @@ def declared(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     elements = written or kernel.read_bytes / element_bytes(kernel.dtype)
     moved = loop(elements, kernel.read_bytes, kernel.written_bytes, issued, machine, bounded=written > 0)
     joules = matrix_joules(kernel.matrix_flops, rate, machine.device) if rate else 0.0
-    time, compute = max(moved.time, machine.launch + products), max(moved.compute, products)
+    time, compute = larger(moved.time, machine.launch + products), larger(moved.compute, products)
     terms = machine.named(("products", "mma", products, "s"))
     formula = f"{moved.formula}, at least launch + mma"
     return replace(
-        moved, time=time, compute=compute, computing=max(moved.arithmetic, products), matrix_joules=joules,
+        moved, time=time, compute=compute, computing=larger(moved.arithmetic, products), matrix_joules=joules,
         formula=formula, terms=(*moved.terms, *terms),
     )  # fmt: skip
 

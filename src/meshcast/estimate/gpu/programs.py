@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 
+from meshcast.base import larger
 from meshcast.estimate.gpu.elementwise import instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -46,7 +47,7 @@ def program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     fixed = machine.launch + waited / machine.clock
     return GpuWork(
         time=fixed + machine.overlapped(moved.seconds, start, issue),
-        compute=max(issue, start),
+        compute=larger(issue, start),
         computing=issue,
         fixed=fixed,
         memory=moved.seconds,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from meshcast.base import larger
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
@@ -139,7 +140,7 @@ def _columns(kernel: Kernel, base: GpuWork, shape: Reduction, reduced: float, ma
         time=time,
         compute=base.compute,
         fixed=_start(kernel, machine) + partial,
-        memory=max(base.memory, latency),
+        memory=larger(base.memory, latency),
         dram_bytes=base.dram_bytes,
         instructions=base.instructions,
         formula="t = start + rest + |mem, issue, steps|_p",
@@ -246,7 +247,7 @@ def _scan(kernel: Kernel, shape: Reduction, elements: float, machine: GpuMachine
     issued = elements * window * (p.step_instructions + applied) * (1 + 1 / SCANNED if levels > 1 else 1)
     compute = issued / machine.instruction_rate
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    memory = moved.seconds if levels > 1 else max(0.0, moved.seconds - compute)
+    memory = moved.seconds if levels > 1 else larger(0.0, moved.seconds - compute)
     fixed = machine.launch * (levels + 1 if levels > 1 else 1)
     return GpuWork(
         time=fixed + compute + memory,

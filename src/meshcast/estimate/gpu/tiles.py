@@ -21,17 +21,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import KeptBeside
+from meshcast.base import KeptBeside, NumberColumn, OneByOneError, larger, number_of, raw, rows_of, smaller
 from meshcast.estimate.estimator import Array
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import loop
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
+from meshcast.hardware import devices_of
 from meshcast.lower import Recency
 
 Indices = npt.NDArray[np.signedinteger]
@@ -89,7 +90,8 @@ def time_products(products: Iterable[TiledProduct], machine: GpuMachine) -> None
     waiting = [each for each in dict.fromkeys(products) if each not in machine.products]
     for begin in range(0, len(waiting), AT_ONCE):
         some = waiting[begin : begin + AT_ONCE]
-        machine.products.update(zip(some, _Tiled(some, machine).fastest(), strict=True))
+        ways = _Tiled(some, machine) if machine.points is None else TiledAtPoints(some, machine, machine.points)
+        machine.products.update(zip(some, ways.fastest(), strict=True))
 
 
 class _Tilings:
@@ -117,13 +119,16 @@ class _Tilings:
         self.waves = waves = np.ceil(tiles / machine.sms)
         # Before warp-specialised kernels with TMA (Hopper), every tile waits for its own pipeline to fill.
         self.between = p.tile_cycles if generation.clusters else p.tile_cycles + p.load_cycles
-        self.compute = (waves * steps * self.waiting + (waves - 1) * self.between) / machine.clock
+        self.cycles = waves * steps * self.waiting + (waves - 1) * self.between
+        self.arithmetic = waves * steps * self.step + (waves - 1) * self.between
+        self.compute = self.cycles / machine.clock
 
         shared = np.where(carried > 0, 1.0, 0.5) if generation.clusters else 1.0
         sides = bm * np.where(columns > 1, shared, 1.0) + bn * np.where(rows > 1, shared, 1.0)
-        busy = np.minimum(tiles, machine.sms)
+        self.busy = np.minimum(tiles, machine.sms)
         per_sm = FETCH_BYTES_PER_CYCLE * machine.clock
-        self.fetch = tiles * sides * steps * STEP_BYTES / np.minimum(machine.cache_bandwidth, busy * per_sm)
+        self.fetched = tiles * sides * steps * STEP_BYTES
+        self.fetch = self.fetched / np.minimum(machine.cache_bandwidth, self.busy * per_sm)
         self.results = [each.batch * each.m * each.n for each in products]
         self.partial = np.where(splits > 1, splits * _column(self.results) * 4 / machine.cache_bandwidth, 0.0)
 
@@ -149,22 +154,9 @@ class _Tiled:
             traffic(each.read, each.written, machine, efficiency=stream, recency=each.recency) for each in products
         ]
         seconds = [once.seconds for once in self._once]
-        writing = [self._writing(each, once) for once, each in zip(seconds, products, strict=True)]
+        writing = [writing_seconds(each, once, machine) for once, each in zip(seconds, products, strict=True)]
         self._stored = _column(writing) / ways.waves
         self._moved = _column(seconds) + ways.partial - self._stored
-
-    def _writing(self, product: TiledProduct, seconds: float) -> float:
-        """Seconds of a product's results: their share of the seconds of all its bytes.
-
-        Memory is the faster the more is asked of it. Operands that are stored in fewer bits than the units take are no reason for
-        results to be written more slowly: theirs is the rate beside operands as the units take them, if that is the faster one.
-        """
-        share = seconds * product.written / max(1.0, product.read + product.written)
-        if product.unpacked <= product.read:
-            return share
-        stream = self._machine.parameters.gemm_stream
-        wide = traffic(product.unpacked, product.written, self._machine, efficiency=stream, recency=product.recency)
-        return min(share, wide.seconds * product.written / max(1.0, product.unpacked + product.written))
 
     def fastest(self) -> list[GpuWork]:
         """The fastest way of each product."""
@@ -214,14 +206,10 @@ class _Tiled:
         """The work of a product in one way."""
         machine, p, (row, way) = self._machine, self._machine.parameters, at
         prologue, once = p.prologue_cycles / machine.clock, self._once[row]
-        arithmetic = (
-            self._ways.waves[at] * self._ways.steps[at] * self._ways.step[at]
-            + (self._ways.waves[at] - 1) * self._ways.between
-        )
         return GpuWork(
             time=time,
             compute=float(max(self._ways.compute[at], self._ways.fetch[at])),
-            computing=float(arithmetic) / machine.clock,
+            computing=float(self._ways.arithmetic[at]) / machine.clock,
             fixed=machine.launch + prologue + (machine.gap if self._ways.splits[way] > 1 else 0.0),
             memory=float(self._moved[at] + self._stored[at]),
             dram_bytes=once.dram_bytes,
@@ -257,6 +245,121 @@ class _Tiled:
             ("launch", "launch", machine.launch, "s"),
             ("norm of what overlaps", "p", machine.parameters.overlap, ""),
         )
+
+
+class TiledAtPoints:
+    """Products in all ways on the devices of several points of a sweep, which cache and move data at different rates.
+
+    Which ways may be the fastest is told by the slowest and the fastest of the devices; only these are timed, at every point.
+    """
+
+    def __init__(self, products: Sequence[TiledProduct], machine: GpuMachine, points: int) -> None:
+        devices = devices_of(machine.device)
+        assert devices is not None
+        if any(isinstance(each, NumberColumn) for each in (machine.device.peak_clock_hz, *(e.peak for e in products))):
+            raise OneByOneError("tiles are of one peak")
+        self._products, self._machine, self._points = products, machine, points
+        self._ways = _tilings(products, replace(machine, device=devices[0], points=None))
+        stream = machine.parameters.gemm_stream
+        self._once = [
+            traffic(each.read, each.written, machine, efficiency=stream, recency=each.recency) for each in products
+        ]
+        seconds = [once.seconds for once in self._once]
+        self._seconds = rows_of(seconds, points)
+        self._writing = rows_of(
+            (writing_seconds(e, s, machine) for e, s in zip(products, seconds, strict=True)), points
+        )
+
+    def fastest(self) -> list[GpuWork]:
+        """The fastest way of each product, at each point."""
+        machine, ways, norm = self._machine, self._ways, self._machine.parameters.overlap
+        near = self._may_be_fastest()
+        rows, places = near
+        splits, waves = ways.splits[places][:, None], ways.waves[near][:, None]
+        clock, cache = raw(machine.clock), raw(machine.cache_bandwidth)
+        compute = self._at(ways.cycles[near][:, None] / clock)
+        fetch = self._at(
+            ways.fetched[near][:, None]
+            / np.minimum(cache, ways.busy[near][:, None] * raw(FETCH_BYTES_PER_CYCLE * machine.clock))
+        )
+        results = _column(ways.results)[rows]
+        partial = np.where(splits > 1, splits * results * 4 / cache, 0.0)
+        stored = self._writing[rows] / waves
+        moved = self._seconds[rows] + partial - stored
+        longest = np.maximum(np.maximum(compute, fetch), moved)
+        powers = sum((seconds / longest) ** norm for seconds in (compute, fetch, moved))
+        joined = longest * powers ** (1 / norm)
+        prologue = machine.parameters.prologue_cycles / machine.clock
+        summed = {
+            (row, split): _summing(ways.results[row], int(split), self._products[row].written, machine)
+            for row, split in set(zip(rows.tolist(), ways.splits[places].tolist(), strict=True))
+        }
+        summing = rows_of((summed[way] for way in zip(rows.tolist(), splits[:, 0].tolist(), strict=True)), self._points)
+        time = raw(machine.launch + prologue) + joined + stored + summing
+        fixed = machine.launch + prologue
+        ends = np.searchsorted(rows, np.arange(len(self._products) + 1))
+        cores, memory = np.maximum(compute, fetch), moved + stored
+        found = []
+        for row, (begin, end) in enumerate(itertools.pairwise(ends.tolist())):
+            best = begin + np.argmin(time[begin:end], axis=0)
+            at = best, np.arange(self._points)
+            found.append(
+                GpuWork(
+                    time=number_of(time[at]),
+                    compute=number_of(cores[at]),
+                    computing=number_of(ways.arithmetic[near][best] / clock),
+                    fixed=number_of(np.where(splits[best, 0] > 1, raw(fixed + machine.gap), raw(fixed + 0.0))),
+                    memory=number_of(memory[at]),
+                    dram_bytes=self._once[row].dram_bytes,
+                )
+            )
+        return found
+
+    def _at(self, found: Array) -> Array:
+        """An array with a place for each point, where all have the same, too."""
+        return np.broadcast_to(found, (len(found), self._points))
+
+    def _may_be_fastest(self) -> tuple[Indices, ...]:
+        """The ways of each product that may be the fastest at some point.
+
+        What a way takes is at least what it takes where everything is at its fastest, and the best one at most what it takes
+        where everything is at its slowest (`_Tiled._may_be_fastest` has the bounds of one point). Of `mem = s (1 - r / w)`, with
+        r the share of a product's seconds that writes its results, both are taken at their least, or at their most.
+        """
+        machine, ways = self._machine, self._ways
+        share = self._writing / np.where(self._seconds > 0, self._seconds, 1.0)
+
+        def bounds(least: bool) -> tuple[Array, Array]:
+            """(longest of what overlaps, storing) at the least, or at the most."""
+            one, other = (np.min, np.max) if least else (np.max, np.min)
+            clock, cache = other(raw(machine.clock)), other(raw(machine.cache_bandwidth))
+            moved = one(self._seconds, axis=1)[:, None] * (1 - other(share, axis=1)[:, None] / ways.waves)
+            partial = np.where(ways.splits > 1, ways.splits * _column(ways.results) * 4 / cache, 0.0)
+            fetch = ways.fetched / np.minimum(cache, ways.busy * FETCH_BYTES_PER_CYCLE * clock)
+            longest = np.maximum(np.maximum(ways.cycles / clock, fetch), moved + partial)
+            return longest, one(self._writing, axis=1)[:, None] / ways.waves
+
+        low, high = bounds(least=True), bounds(least=False)
+        bandwidth = np.max(raw(larger(machine.cache_bandwidth, machine.device.memory_bandwidth)))
+        summed = np.min(raw(machine.gap + machine.launch)) + ways.splits * _column(ways.results) * 4 / bandwidth
+        least = low[0] + low[1] + np.where(ways.splits > 1, summed, 0.0)
+        at_most = high[0] * 3 ** (1 / machine.parameters.overlap) + high[1]
+        most = np.where(ways.kept & (ways.splits == 1), at_most, np.inf).min(axis=1, keepdims=True)
+        return np.nonzero(ways.kept & ~(least > most * (1 + 1e-6)))
+
+
+def writing_seconds(product: TiledProduct, seconds: float, machine: GpuMachine) -> float:
+    """Seconds of a product's results: their share of the seconds of all its bytes.
+
+    Memory is the faster the more is asked of it. Operands that are stored in fewer bits than the units take are no reason for
+    results to be written more slowly: theirs is the rate beside operands as the units take them, if that is the faster one.
+    """
+    share = seconds * product.written / max(1.0, product.read + product.written)
+    if product.unpacked <= product.read:
+        return share
+    stream = machine.parameters.gemm_stream
+    wide = traffic(product.unpacked, product.written, machine, efficiency=stream, recency=product.recency)
+    return smaller(share, wide.seconds * product.written / max(1.0, product.unpacked + product.written))
 
 
 def _column(values: Sequence[float]) -> Array:

@@ -30,9 +30,9 @@ from meshcast.explore.work import Answer, SearchWork, failed
 
 TRIES = 3
 AHEAD = 4  # bundles for each lane that are taken from the source before they are needed
-BUNDLE_S = 1.0
+BUNDLE_S = 2.0
 QUICK_S = 0.4  # of a work that is handed over with at least so many others, however busy the machine is:
-LEAST = 48  # such points differ in their hardware alone, and are worked out together (`explore.together`)
+LEAST = 128  # such points differ in their hardware alone, and are worked out together (`explore.together`)
 MOST = 256  # works of a bundle
 LATEST = 64  # works whose time says what others will take
 

@@ -189,7 +189,11 @@ class PipelineJob:
     def _of_several(self, target: Any, devices: tuple[Device, ...]) -> tuple[Run, tuple[str, ...]]:
         """A program on devices of several points of a sweep, for all of which it is lowered alike."""
         found = None
+        estimate = self.options.estimate
+        by_model = estimate.fidelity in _BY_MODEL and estimate.profile is None
         for device in dict.fromkeys(devices):
+            if found is not None and by_model and found[0].lowered.lowering == "modelled":
+                break  # whose kernels run, and who answers for them, follows from the kind of device, which all have
             run, names = self.on(replace(self.cluster, device=device))._prepare(target)
             if found is None:
                 found = run, names
@@ -207,6 +211,7 @@ class PipelineJob:
         return replace(run, whole=False, job_devices=devices, interval=self.interval, brief=self.brief), names
 
 
+_BY_MODEL = ("analytical", "roofline")  # which ask neither what was measured on a device nor its compiler
 # Of programs on hardware of sweeps, with the parts of the options that they were asked with, which it holds.
 _READY: KeptBeside[tuple[Run, tuple[str, ...], object]] = KeptBeside()
 _NAMES: KeptBeside[tuple[str, ...]] = KeptBeside()  # of results, by program

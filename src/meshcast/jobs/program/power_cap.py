@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from meshcast.base import larger, smaller
+import numpy as np
+
+from meshcast.base import NumberColumn, PartedError, column_of, larger, raw, smaller
 from meshcast.estimate import Array, Clocks, DrawByPoint, EstimatedKernels, PowerDraw, settled_clock
 from meshcast.hardware import Device, devices_of
 from meshcast.simulate import Rank
@@ -25,6 +27,8 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Rank]:
     looked for again with what is left of the rest less what went of it, until the step has as much. Of steps that are
     tried only the length is worked out. Where several devices run a job it is the clock of the slowest, for which all wait.
     """
+    if run.several is not None:
+        return _settled_steps(run, run.several)
     full = kernels = run.full_clock
     rank = run.rank_with(full)
     if full.law is None:
@@ -35,7 +39,7 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Rank]:
     assert draw is not None
     share, rest = 1.0, larger(0.0, run.paced_seconds(rank.length(plan).last) - draw.seconds(counts))
     for _ in range(MOST_CLOCKS):
-        share = _settled(run, draw, counts, rest)
+        share = settled_clock(draw, counts, run.device, run.options.estimate.clocks, rest)
         if share == 1.0:
             break
         share *= full.law.slowest(run.job_devices or run.devices)
@@ -48,15 +52,49 @@ def settled_step(run: Run) -> tuple[float, EstimatedKernels, Rank]:
     return share, kernels if share != 1.0 else full, rank
 
 
-def _settled(run: Run, draw: PowerDraw | DrawByPoint, counts: Array, rest: float) -> float:
-    """The clock that the cap leaves, at each point where there are several."""
-    clocks = run.options.estimate.clocks
-    if isinstance(draw, DrawByPoint):
-        devices = devices_of(run.device)
-        assert devices is not None
-        found: float = draw.settled(counts, devices, clocks, rest)
-        return found
-    return settled_clock(draw, counts, run.device, clocks, rest)
+def _settled_steps(run: Run, points: int) -> tuple[float, EstimatedKernels, Rank]:
+    """The same of several points of a sweep: each tries the clocks that it would try alone, all at once.
+
+    Raises:
+        PartedError: Points go on in groups of their own.
+    """
+    full = kernels = run.full_clock
+    rank = run.rank_with(full)
+    if full.law is None:
+        return 1.0, full, rank
+    plan, clocks = run.simulator.plan, run.options.estimate.clocks
+    executed = rank.executed(plan)
+    drawn, counts = full.draw(executed.computing), executed.counts
+    assert drawn is not None
+    draw = DrawByPoint.alike(drawn) if isinstance(drawn, PowerDraw) else drawn
+    devices = devices_of(run.device) or (run.device,)
+    slowest = full.law.slowest(run.job_devices or run.devices)
+
+    def at_all(number: Any) -> Array:
+        return np.broadcast_to(raw(number), points).copy()
+
+    rest = at_all(larger(0.0, run.paced_seconds(rank.length(plan).last) - draw.seconds(counts)))
+    share, trying = np.ones(points), np.ones(points, dtype=bool)
+    for turn in range(MOST_CLOCKS):
+        places = np.flatnonzero(trying)
+        found = np.array(draw.settled(counts, devices, clocks, rest[trying].tolist(), places.tolist()))
+        whole = places[found == 1.0]
+        if turn and len(whole):  # what was tried before would be told: these go as they do alone
+            raise PartedError(np.isin(np.arange(points), whole))
+        trying[whole] = False
+        if not trying.any():
+            break
+        share[trying] = found[found != 1.0] * slowest
+        kernels = full.at_clock(column_of(share))
+        rank = run.rank_with(kernels)
+        left = at_all(
+            larger(0.0, run.paced_seconds(rank.length(plan).last) - draw.seconds(counts, NumberColumn(share)))
+        )
+        trying &= ~(left >= rest * (1 - ROUNDING))
+        if not trying.any():
+            break
+        rest = np.where(trying, np.maximum(0.0, 2 * left - rest), rest)
+    return column_of(share), kernels, rank
 
 
 def capped_energy(joules: float, seconds: float, device: Device, clocks: Clocks) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import Rows, copier, format_bytes, format_time, larger, shown
-from meshcast.estimate import EstimatedKernels, Estimator, KernelsByPoint, estimate_kernels, light_seconds
+from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, kernels_at_points, light_seconds
 from meshcast.hardware import Cluster, Device, devices_of, points_of
 from meshcast.jobs.program.data_loops import with_data_loops
 from meshcast.jobs.program.feasibility import Spread, held_memory, memory_verdict
@@ -91,12 +91,10 @@ class Run:
             return self.estimated
         asked = self.options.estimate
         named = asked.simulator is not None
-        if (devices := devices_of(self.device)) is not None:
-            each = {
-                one: estimate_kernels(self.lowered, one, self.estimators, first_named=named).holding(asked.data)
-                for one in dict.fromkeys(devices)
-            }
-            return KernelsByPoint(points=tuple(each[one] for one in devices))  # type: ignore[return-value]
+        if devices_of(self.device) is not None:
+            return kernels_at_points(  # type: ignore[return-value]
+                self.lowered, self.device, self.estimators, first_named=named, values=asked.data
+            )
         return estimate_kernels(self.lowered, self.device, self.estimators, first_named=named).holding(asked.data)
 
     @cached_property

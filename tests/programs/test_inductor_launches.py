@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from meshcast.programs.pytorch.inductor import Compiled
-from meshcast.programs.pytorch.recorded import Recording
+from meshcast.programs.pytorch.recorded import Recording, View
 from tests.programs.recordings import call, dense, recording
 
 
 def kernels(step: Recording) -> list[str]:
     return [launch.name.split("_fused_")[0] for launch in Compiled(step).launches()]
+
+
+def product_of(left: View, right: View, out: View) -> Recording:
+    return recording(call("mm", (left, right), (out,)), held={0: "input", 1: "parameter"}, returned=(out,))
 
 
 def test_a_chain_is_one_kernel_that_reads_its_inputs_once() -> None:
@@ -80,12 +86,21 @@ def test_buffers_take_each_others_place() -> None:
     assert Compiled(step).peak()["temporaries"] == 2 * (4 << 20) + (32 << 20)
 
 
-def test_products_of_odd_rows_are_padded() -> None:
-    x, w, out = dense(0, 512, 512), dense(1, 512, 1001), dense(2, 512, 1001)
-    (launch,) = Compiled(
-        recording(call("mm", (x, w), (out,)), held={0: "input", 1: "parameter"}, returned=(out,))
-    ).launches()
-    assert [launch.told[name] for name in ("m", "n", "k")] == [512, 1008, 512]
+@pytest.mark.parametrize("shape", [(512, 512, 1001), (512, 1001, 512), (1001, 512, 512)])
+def test_products_in_fp32_are_timed_as_they_are(shape: tuple[int, int, int]) -> None:
+    """No operand is copied, so that none may be timed as if it were padded."""
+    m, k, n = shape
+    (launch,) = Compiled(product_of(dense(0, m, k), dense(1, k, n), dense(2, m, n))).launches()
+    assert [launch.told[name] for name in ("m", "k", "n")] == [m, k, n]
+
+
+@pytest.mark.parametrize(("strides", "timed"), [((512, 1), 1001), ((1, 1001), 1008)])
+def test_odd_rows_of_a_result_count_where_they_lie_side_by_side(strides: tuple[int, int], timed: int) -> None:
+    """The gradient of a weight, whose left operand Inductor made with padded strides; it is not copied."""
+    x = View(0, (1001, 512), strides, "bfloat16")
+    w, out = dense(1, 512, 512, dtype="bfloat16"), dense(2, 1001, 512, dtype="bfloat16")
+    (launch,) = Compiled(product_of(x, w, out)).launches()
+    assert [launch.told[name] for name in ("m", "k", "n")] == [timed, 512, 512]
 
 
 def test_operands_of_odd_rows_are_copied_in_half_precision() -> None:

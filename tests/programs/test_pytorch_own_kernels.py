@@ -125,6 +125,14 @@ def test_heads_of_keys_that_are_spread_over_queries_take_plain_products() -> Non
     assert choose_attention(query, query, query, None, 0.0, causal=True) == "cudnn"
 
 
+@pytest.mark.parametrize(("dtype", "head", "masked"), [("float32", 64, False), ("bfloat16", 192, True)])
+def test_grouped_heads_are_nothing_for_the_memory_efficient_kernel(dtype: str, head: int, masked: bool) -> None:
+    query, key = (torch.empty(2, n, 32, head, dtype=getattr(torch, dtype), device="meta") for n in (16, 4))
+    mask = torch.empty(2, 1, 32, 32, device="meta") if masked else None
+    assert choose_attention(query, query, query, mask, 0.0, grouped=True) == "efficient"
+    assert choose_attention(query, key, key, mask, 0.0, grouped=True) == "math"
+
+
 def test_attention_inside_a_module_is_the_chosen_kernel() -> None:
     with torch.device("meta"):
         module = torch.nn.MultiheadAttention(64, 4, batch_first=True, dtype=torch.bfloat16)

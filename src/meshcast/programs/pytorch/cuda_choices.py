@@ -171,7 +171,8 @@ def choose_attention(
     one head of keys, which it spreads), else plain products are left, in fp32 (`_math_attention` in `attention.cpp`). A mask
     that `transformers` makes while it is traced, and that masks nothing, is one number spread over all keys, so that BERT and
     its kin go that way when they are compiled. cuDNN's wants half precision and heads of a multiple of 8 up to 128;
-    FlashAttention no mask, and under a causal one as many keys as queries; the memory-efficient one heads of whole 16 bytes.
+    FlashAttention no mask, and under a causal one as many keys as queries; the memory-efficient one heads of whole 16 bytes, and
+    as many of keys as of queries even where they are grouped (`check_batch_size_and_num_heads_dense<false>`).
     Releases after 2.11 refuse cuDNN's dropout where its probability is no multiple of 1/16.
     """
     half = query.dtype in (torch.float16, torch.bfloat16)
@@ -196,8 +197,10 @@ def choose_attention(
         and not (causal and query.shape[-2] != keys)
     ):
         return "flash"
+    if query.dtype == torch.float64 or any(each.shape[1] != query.shape[1] for each in (key, value)):
+        return "math"
     aligned = 16 // query.element_size()
-    return "efficient" if query.dtype != torch.float64 and head % aligned == 0 == values % aligned else "math"
+    return "efficient" if head % aligned == 0 == values % aligned else "math"
 
 
 def _attention(
@@ -211,7 +214,7 @@ def _attention(
         attn_mask = torch.where(attn_mask, 0.0, -math.inf).to(query.dtype)
     if attn_mask is not None and attn_mask.dim() and chosen != "math":
         attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    if chosen != "cudnn" and enable_gqa and key.shape[1] != query.shape[1] and chosen != "flash":
+    if chosen == "math" and enable_gqa and key.shape[1] != query.shape[1]:
         key, value = (each.repeat_interleave(query.shape[1] // each.shape[1], 1) for each in (key, value))
     if chosen == "cudnn":
         return aten._scaled_dot_product_cudnn_attention(

@@ -28,7 +28,7 @@ from meshcast.programs.pytorch.fusing import KernelGroup, fused
 from meshcast.programs.pytorch.image_layouts import channels_last_pays
 from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.launched import Arithmetic, Launch
-from meshcast.programs.pytorch.padded import LEAST
+from meshcast.programs.pytorch.padded import timed_rows
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
 from meshcast.programs.pytorch.recorded import BYTES, Recording, View
 from meshcast.programs.pytorch.repeats import with_repeats
@@ -259,11 +259,10 @@ def _scattered(view: View) -> bool:
 
 
 def _compiled_call(launch: Launch, *, channels_last: bool) -> Launch:
-    """A library's call between fused kernels: rows of products padded, images channels last where they are all so."""
+    """A library's call between fused kernels: products as `padded` has them, images channels last where they are all so."""
     name = f"extern_{launch.name}"
-    if launch.form == "product" and min(launch.told["m"], launch.told["n"], launch.told["k"]) >= LEAST:
-        padded = {name: -(-launch.told[name] // 8) * 8 for name in ("m", "n", "k")}
-        return replace(launch, name=name, told={**launch.told, **padded})
+    if launch.form == "product":
+        return replace(launch, name=name, told={**launch.told, "m": timed_rows(launch.told, launch.takes[0].dtype)})
     if launch.name.startswith("conv_depthwise") and launch.told and channels_last:
         return replace(depthwise_by_cudnn(launch), name=name)
     if launch.form == "convolution" and channels_last:

@@ -4,7 +4,7 @@ Between results that are not computed again and the backward pass the fewest byt
 (`torch/_functorch/partitioners.py`, `solve_min_cut`). Not computed again are
 
 - calls of libraries, random numbers, and operators that are not in the partitioner's list;
-- what a library's call or a pooling of the backward pass reads, since it would have to be written out again;
+- what a library's call or a pooling's gradient takes, since it would have to be written out again;
 - what is four times smaller than what it is made of: sums;
 - what reads a value again behind a library's call that read it before, such as a residual's sum.
 
@@ -65,7 +65,12 @@ def _fused(piece: LoopPiece, user: LoopPiece) -> bool:
 
 
 def _needed_whole(piece: LoopPiece) -> bool:
-    """Whether something of the backward pass reads it that is not fused: a library, or a pooling, which wants its shape alone."""
+    """Whether an operator of the backward pass that is not fused with it takes it: a library's call, a pooling's gradient.
+
+    Of what was pooled Inductor's kernel reads nothing, the offsets and the shape are enough. But the partitioner goes by the
+    operands of `max_pool2d_with_indices_backward`, which is not among its fused operators, and has it kept all the same
+    (`is_materialized_backwards`).
+    """
     return any(user.phase == "backward" and not _fused(piece, user) for user in piece.users)
 
 

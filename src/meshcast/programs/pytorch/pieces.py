@@ -188,7 +188,11 @@ class Pieces:
         return View(self._next, (count,), (1,), "float32")
 
     def _new(self, like: View, shape: tuple[int, ...], dtype: str) -> View:
-        """A tensor that only pieces know of, which lies in order."""
+        """A tensor that only pieces know of: as `like` lies where it has its shape, else in order.
+
+        Offsets of a pooling are written by the loop that would write its indices, channels last where those are; a padded copy
+        has rows of another length than what it is made of.
+        """
         self._next += 1
         strides = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
         return View(self._next, shape, strides if shape != like.shape else like.strides, dtype)

@@ -68,9 +68,14 @@ def test_no_field_is_forgotten() -> None:
         "name", "kind", "dtype", "matrix_flops", "vector_flops", "transcendentals", "read_bytes", "written_bytes",
         "updates", "writes", "geometry", "picked", "elements", "shape", "flags", "ops", "guessed", "recency",
         "cycles", "on_chip_bytes", "on_chip_written", "pieces", "fetched_bytes", "touched_bytes", "tile", "warps",
-        "stored_bits", "programs",
+        "stored_bits", "programs", "halves",
     }  # fmt: skip
     assert {field.name for field in fields(Kernel) if field.init} == written | LEFT_OUT  # others follow from these
+
+
+def test_bytes_of_halves_come_back() -> None:
+    kernel = Kernel(name="", kind=KernelKind.LOOP_FUSION, dtype="f16", halves=(4096, 1024))
+    assert _again(kernel).cost_key == kernel.cost_key
 
 
 @pytest.mark.parametrize("name", ["gpt2-tiny", "resnet-tiny", "dlrm-tiny", "mixtral-tiny"])

@@ -45,7 +45,20 @@ LEFT_OUT = frozenset(
     {"reads", "operand_bytes", "rearranged", "sources", "location", "recomputed", "redundant_flops", "code"}
 )
 _SHAPED = frozenset(
-    {"kind", "writes", "updates", "geometry", "picked", "flags", "ops", "shape", "pieces", "stored_bits", "recency"}
+    {
+        "kind",
+        "writes",
+        "updates",
+        "geometry",
+        "picked",
+        "flags",
+        "ops",
+        "shape",
+        "pieces",
+        "stored_bits",
+        "halves",
+        "recency",
+    }
 )  # written in a form of their own
 _PLAIN = tuple(f.name for f in fields(Kernel) if f.init and f.name not in LEFT_OUT | _SHAPED)
 _DEFAULTS = {"name": ""} | {f.name: f.default for f in fields(Kernel) if f.init and f.default is not MISSING}
@@ -78,6 +91,8 @@ def kernel_to_json(kernel: Kernel) -> dict[str, Any]:
         found["pieces"] = list(kernel.pieces)
     if kernel.stored_bits:
         found["stored_bits"] = list(kernel.stored_bits)
+    if kernel.halves is not None:
+        found["halves"] = list(kernel.halves)
     if kernel.geometry is not None:
         found["geometry"] = _geometry_to_json(kernel.geometry)
     if kernel.picked is not None:
@@ -115,6 +130,7 @@ def kernel_from_json(value: dict[str, Any]) -> Kernel:
             shape=tuple(rest.pop("shape", ())),
             pieces=tuple(rest.pop("pieces", ())),
             stored_bits=_bits(rest.pop("stored_bits", ())),
+            halves=_halves(rest.pop("halves")) if "halves" in rest else None,
             geometry=_geometry_from_json(rest.pop("geometry")) if "geometry" in rest else None,
             picked=_picked(rest.pop("picked")) if "picked" in rest else None,
             recency=_recency(rest.pop("recency")) if "recency" in rest else None,
@@ -133,6 +149,15 @@ def _bits(value: Any) -> tuple[int, ...]:
     if not _wholes(found) or len(found) not in (0, 2) or not all(found):
         raise ValueError(f"operands of {value!r} bits")
     return tuple(found)
+
+
+def _halves(value: Any) -> tuple[int, int]:
+    """Bytes of f16 that a kernel reads and writes."""
+    found = _tuples(value)
+    if not _wholes(found) or len(found) != 2 or min(found) < 0:
+        raise ValueError(f"f16 of {value!r} bytes")
+    read, written = found
+    return read, written
 
 
 def _picked(value: dict[str, Any]) -> Indexed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -60,13 +60,11 @@ class _Way:
 
     def length(self, *times: Any) -> Length | None:
         """How long it takes; None where events come in another order."""
-        found: Length | None = self._function("length")(*times)
-        return found
+        return cast("Length | None", self._function("length")(*times))
 
     def timeline(self, *times: Any) -> tuple[Timeline, Length] | None:
         """Where its time goes."""
-        found: tuple[Timeline, Length] | None = self._function("timeline")(*times)
-        return found
+        return cast("tuple[Timeline, Length] | None", self._function("timeline")(*times))
 
     def together(self, points: int, times: tuple[Any, ...], begun: Slots | None = None, *, whole: bool) -> Along:
         """Several points along it.

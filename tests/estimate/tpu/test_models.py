@@ -420,5 +420,9 @@ def test_an_argument_that_is_read_again_is_brought_in_beside_its_first_reader() 
     assert seconds(too_far) == seconds(kernel)
     floor = (2 * (1 << 26) + 1024) / machine().bandwidth
     assert floor < seconds(again) < floor + 2e-6
+    told = TpuAnalytical().explain(again, V6E)
+    assert "max(shared, " in told.formula
+    terms = {term.symbol.partition(" ")[0]: term.value for term in told.terms}
+    assert terms["t0"] + terms["shared"] == pytest.approx(seconds(again))  # the copy beside is what binds
     busy = replace(kernel, vector_flops=2.0**34)
     assert seconds(replace(busy, recency=again.recency)) == seconds(busy)

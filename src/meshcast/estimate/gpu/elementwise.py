@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from meshcast.base import larger, largest, made_quickly
 from meshcast.estimate.gpu.functions import INDEX_INSTRUCTIONS, index_instructions, instructions_per_work
-from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.machine import THREADS_PER_SM, WARP, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
 from meshcast.lower import Kernel, Recency, short_name
@@ -21,8 +21,6 @@ from meshcast.workload import element_bytes, element_work
 
 BLOCK = 128
 UNROLL = 4
-WARP = 32
-THREADS_PER_SM = 2048
 MOST_UNROLLED = 10  # pieces up to which other loops take neighbours at once (`kMaxConcatArgumentsForUnrolling`)
 MOST_JOINED = 4  # pieces that a loop of their own joins (openxla/xla, `UseConcatenateFusion`)
 TILED_WAITS = 2  # of every operand that goes through tiles: its load, and the exchange in shared memory

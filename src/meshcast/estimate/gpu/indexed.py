@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 
 from meshcast.base import larger, smaller
-from meshcast.estimate.gpu.elementwise import THREADS_PER_SM, blocks, instructions, loop, loop_fusion
-from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.elementwise import blocks, instructions, loop, loop_fusion
+from meshcast.estimate.gpu.machine import THREADS_PER_SM, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import hit_share
 from meshcast.estimate.gpu.picks import Picks, missed_bytes, picks_of, row_bytes
 from meshcast.lower import Kernel

@@ -64,6 +64,8 @@ class GpuWork(work.TimedWork):
         )
 
 
+# Lanes of a warp; threads and blocks that an SM of NVIDIA's data-centre GPUs holds (CUDA C++ Programming Guide).
+WARP, THREADS_PER_SM, BLOCKS_PER_SM = 32, 2048, 32
 # Shared memory of a core whose file does not say: AMD's compute units have 64 KiB of local data share (CDNA 3 white paper).
 SHARED_BYTES = 64 * 1024
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import math
 
-from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.machine import BLOCKS_PER_SM, THREADS_PER_SM, WARP, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.lower import Kernel, KernelKind, short_name
 from meshcast.workload import Reduction
@@ -32,9 +32,6 @@ from meshcast.workload import Reduction
 REGISTERS = 65536  # of an SM, 4 bytes each, on NVIDIA's GPUs since Kepler (CUDA C++ Programming Guide)
 MOST_REGISTERS = 255  # of a thread
 FIRST_REGISTERS = 32  # addresses, bounds and what the compiler keeps beside the values
-THREADS = 2048  # of an SM
-MOST_PROGRAMS = 32  # thread blocks of an SM
-WARP = 32
 WORD = 4  # bytes of a register
 WHOLE = 0.9  # of the elements that a tile must cover, and bytes for each from which an operand is one of every element
 MOST_COVERED = 4.0  # times as many elements, where a row and the rows of a tile are filled up, each by less than two
@@ -116,7 +113,7 @@ def row_program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     values = words_of_operands(kernel, shape) + p.row_extra + p.row_mask * is_masked(kernel, shape)
     registers = FIRST_REGISTERS + each * values
     resident = REGISTERS // (threads * min(MOST_REGISTERS, registers))
-    resident = min(max(1.0, resident), MOST_PROGRAMS, max(1, THREADS // threads))
+    resident = min(max(1.0, resident), BLOCKS_PER_SM, max(1, THREADS_PER_SM // threads))
     waves = math.ceil(count / (machine.sms * resident))
     exchanged = (waves * reductions(kernel.ops) - 1) * p.row_exchange_cycles / machine.clock
     spilled = math.ceil(max(0.0, registers - MOST_REGISTERS) / max(1.0, each)) * held * count * 2 * WORD

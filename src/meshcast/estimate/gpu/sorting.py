@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 
-from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.machine import BLOCKS_PER_SM, THREADS_PER_SM, WARP, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.lower import Kernel, sorted_by_radix
 from meshcast.workload import DTYPE_BITS, SortGeometry, element_bytes
 
 TILE = 4096  # elements that a block sorts in shared memory
-WARP, THREADS, BLOCKS = 32, 2048, 32  # lanes of a warp; threads and blocks that an SM holds
 SECTOR = 32  # bytes that are fetched for one that is used, where neighbours lie apart
 RADIX_BITS, SEGMENT_BITS = 8, 6  # of a pass of CUB's onesweep and of its segmented sort
 OWN_PASS = 0.25  # of a pass, where one block sorts alone and waits for no other
@@ -53,7 +52,7 @@ def _bitonic(kernel: Kernel, shape: SortGeometry, machine: GpuMachine) -> GpuWor
     blocks = shape.batch * math.ceil(shape.length / tile)
     busiest = math.ceil(blocks / machine.sms)
     threads = max(WARP, tile // 2)
-    waves = math.ceil(blocks / (machine.sms * min(BLOCKS, max(1, THREADS // threads))))
+    waves = math.ceil(blocks / (machine.sms * min(BLOCKS_PER_SM, max(1, THREADS_PER_SM // threads))))
     idle = max(1.0, WARP / (tile / 2))
     instructions = min(tile, shape.length) * p.sort_instructions * (1 + FURTHER_OPERAND * (operands - 1)) * idle
     apart = 1.0 if shape.minor else SECTOR / element_bytes(kernel.dtype)

@@ -244,12 +244,14 @@ class TpuMachine:
         overlapped = "longest + (sum - longest) / n"
         if turns:
             names[-2:] = [f"{names[-2]} + out", "mem - out"]
-            overlapped = f"max(mem, {overlapped})"
+        if turns or traffic.beside:
+            overlapped = f"max({'shared' if traffic.beside else 'mem'}, {overlapped})"
         return replace(
             work,
             formula=f"t = t0 + {overlapped}, of {', '.join(names)}",
             terms=(
                 *self.copies(traffic),
+                *((Term("and those beside it", "shared = mem + B_b/W", shared, "s"),) if traffic.beside else ()),
                 *((Term("of it results copied out", "out", out, "s"),) if turns else ()),
                 *terms,
                 *engines,

@@ -159,6 +159,7 @@ bench: setup $(VENV)/.scalesim-ready
 	$(BIN)/python benchmarks/plans.py
 	$(BIN)/python benchmarks/traces.py
 	MESHCAST_SCALESIM_PYTHON=$(SCALESIM)/bin/python $(BIN)/python benchmarks/systolic.py
+	$(BIN)/python benchmarks/simulated_kernels.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/astra.py
 

@@ -5,8 +5,8 @@
 *Hardware*: grids over the memory's bandwidth, NVLink and the rate between hosts, of one program each, `side` values an axis.
 *Programs*: plans of GPT-3 175B on 1,024 H100s, drawn by lot, and then, warm, the same plans on slower networks, for which the
 programs of the stages are known; no point comes twice. Everything counts that is used behind the first points: whoever hands
-points out, its workers and what these start. What is used up to there (interpreters, JAX, the first program of a worker) is told
-apart. CPU time is taken rather than the clock's: other work beside it would be measured, too.
+points out, its workers and what these start. What is used up to there (interpreters, JAX, the first program of a worker, a first
+point handed out) is told apart. CPU time is taken rather than the clock's: other work beside it would be measured, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from meshcast.explore.asking import explore  # noqa: E402
 from meshcast.explore.engines.processes import Processes  # noqa: E402
-from meshcast.explore.point import Point  # noqa: E402
 from meshcast.explore.space import HARDWARE, Space, SpaceAxis  # noqa: E402
 from meshcast.explore.store import RunStore  # noqa: E402
 from meshcast.explore.work import Answer, SearchWork  # noqa: E402
@@ -71,10 +70,13 @@ class Watched:
         self._engine, self._warm = Processes(workers=CORES), warm
         self.cold, self.before, self._warmed = 0, 0.0, not warm
 
-    def warm_up(self, point: Point) -> None:
-        """Has every worker predict a point, so that all are started and have its program."""
+    def warm_up(self, space: Space) -> None:
+        """Has every worker predict the first point, so that all have its program, and this process hand it out."""
+        point = next(space.points())
         works = [SearchWork(kind="point", point=point)] * CORES  # of no family: each worker gets one
         assert len(list(self._engine.answers(works))) == CORES
+        first = Space(model=point.target, asked=point.asked)
+        assert explore(first, engine=self._engine, search="exhaustive").tally.evaluated == 1
         self.before = used_seconds()
 
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
@@ -97,7 +99,7 @@ def swept(what: str, space: Space, *, warm: int = 0) -> None:
     engine = Watched(warm)
     started, at_start = time.perf_counter(), used_seconds()
     try:
-        engine.warm_up(next(space.points()))
+        engine.warm_up(space)
         with tempfile.TemporaryDirectory(prefix="meshcast-sweep-") as folder:
             store = RunStore.opened(Path(folder) / "run", space, "", resume=False)
             found = explore(space, engine=engine, search="exhaustive", store=store)

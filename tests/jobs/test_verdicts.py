@@ -172,7 +172,7 @@ def test_the_same_names_are_read_with_and_without_times() -> None:
     assert timed.timed is not None
     for field in fields(Timed):
         assert getattr(timed, field.name) is getattr(timed.timed, field.name)
-        assert getattr(untimed, field.name) in (None, ())
+        assert getattr(untimed, field.name) in (None, (), {})
     assert not {field.name for field in fields(Timed)} & {field.name for field in fields(Prediction)}
 
 

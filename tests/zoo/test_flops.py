@@ -80,7 +80,9 @@ def test_one_image_forward(name: str, giga_multiply_adds: float) -> None:
     assert matrix_flops(f"{name}-forward", batch=1) / 2e9 == pytest.approx(giga_multiply_adds, rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "giga_multiply_adds"), [("resnet18", 1.81), ("resnet50", 4.09)])
+@pytest.mark.parametrize(
+    ("name", "giga_multiply_adds"), [("resnet18", 1.81), ("resnet50", 4.09), ("efficientnet-b0", 0.386)]
+)
 def test_convolutions_forward(name: str, giga_multiply_adds: float) -> None:
     """Torchvision's tables count products with the border's zeros too: eight times the side has an eighth of them."""
     wide = matrix_flops(f"{name}-forward", batch=1, image=8 * 224) / 2e9

@@ -18,7 +18,7 @@ from meshcast.zoo.cifar_resnet import weights as resnet_weights
 from meshcast.zoo.fully_quantised import integers, start
 from meshcast.zoo.keyword_spotting import network_of as keywords
 from meshcast.zoo.keyword_spotting import weights as keyword_weights
-from meshcast.zoo.low_bit import FakeQuantised, IntegerOnly, Noise, quantised, storage
+from meshcast.zoo.low_bit import FakeQuantised, IntegerOnly, Noise, Numbers, integer_layer, quantised, storage
 from meshcast.zoo.shapes.low_bit import CIFAR, KEYWORDS, CifarConfig, KeywordConfig
 
 SMALL_WORDS: KeywordConfig = KEYWORDS["fqconv-kws-tiny"].config
@@ -94,6 +94,24 @@ def test_noise_is_drawn_from_seeds_and_only_where_it_is_asked_for() -> None:
         assert jnp.array_equal(first, again)
         assert not jnp.array_equal(first, other)
         assert not jnp.array_equal(first, silent)
+
+
+@pytest.mark.parametrize("noise", [Noise(weights=0.2), Noise(activations=0.2), Noise(weights=0.2, activations=0.2)])
+def test_noise_is_the_same_in_training_and_in_inference(noise: Noise) -> None:
+    """With the same draws, sums differ by rounding alone; zeros meet no noise of weights, and what pads them has none at all."""
+    config, rng = replace(SMALL_WORDS, weight_bits=2, activation_bits=4), np.random.default_rng(0)
+    layer = {"kernel": jnp.asarray(rng.normal(size=(3, 5, 7)), jnp.float32), "weight_clip": jnp.log(jnp.float32(2.0))}
+    coded = integer_layer(layer, config, edge=False, zero=-8, held_in=jnp.int8)
+    for codes in (np.zeros((2, 6, 5)), rng.integers(0, 16, (2, 6, 5))):
+        trained = FakeQuantised(config, noise=noise, key=jax.random.key(3)).convolved(
+            Numbers(jnp.asarray(codes, jnp.float32) * 0.5, jnp.float32(0.5)), layer, dilation=2
+        )
+        run = IntegerOnly(config, noise=noise, key=jax.random.key(3), held_in=jnp.int8).convolved(
+            Numbers(jnp.asarray(codes - 8, jnp.int8), jnp.float32(0.5), -8), coded, dilation=2
+        )
+        np.testing.assert_allclose(run.values * run.step, trained.values, atol=1e-4)
+        if noise == Noise(weights=0.2) and not codes.any():
+            assert not run.values.any()
 
 
 def test_parameters_are_stored_in_their_bits() -> None:

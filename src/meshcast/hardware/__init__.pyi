@@ -68,6 +68,7 @@ from meshcast.hardware.registry import load_cluster as load_cluster
 from meshcast.hardware.registry import load_device as load_device
 from meshcast.hardware.registry import load_link as load_link
 from meshcast.hardware.registry import resolve as resolve
+from meshcast.hardware.registry import swept_numbers as swept_numbers
 from meshcast.hardware.relative_changes import named_with_changes as named_with_changes
 from meshcast.hardware.relative_changes import separate_changes as separate_changes
 from meshcast.hardware.what_if import WHAT_IF_MARK as WHAT_IF_MARK

@@ -137,6 +137,21 @@ def resolve(name_or_path: str | Path | Device | Cluster) -> Cluster:
     return _default_cluster(load_device(name_or_path))
 
 
+def swept_numbers(name: str) -> dict[str, float]:
+    """The numbers that a name changes of its hardware, in SI units: of `h100+memory.bandwidth=4TB/s` the bandwidth.
+
+    Raises:
+        MeshcastError: There is no such hardware, or number.
+    """
+    base, changes = what_if.split(name)
+    return what_if.changed_numbers(_swept(base), changes) if changes else {}
+
+
+@functools.lru_cache(maxsize=16)
+def _swept(base: str) -> Cluster:
+    return resolve(base)
+
+
 def _default_cluster(device: Device) -> Cluster:
     if device.default_cluster is None:
         return single(device)

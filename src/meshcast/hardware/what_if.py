@@ -84,6 +84,25 @@ def changed(cluster: Cluster, changes: Mapping[str, str], read_device: Callable[
     )
 
 
+def changed_numbers(cluster: Cluster, changes: Mapping[str, str]) -> dict[str, float]:
+    """New numbers by dotted key, in SI units.
+
+    Raises:
+        UsageError: There is no such number.
+        InputError: A value is none.
+    """
+    levels = {level.name for level in cluster.levels}
+    found: dict[str, float] = {}
+    for key, value in changes.items():
+        table, _, name = key.partition(".")
+        if table in levels and name in _LEVEL:
+            found[key] = parse_quantity(f"{value} devices" if value.isdigit() else value, _LEVEL[name])
+        else:
+            _check_known(cluster, {key: value})
+            found[key] = parse_quantity(value, Dimension(cluster.device.facts[key].unit))
+    return found
+
+
 def _check_known(cluster: Cluster, of_device: Mapping[str, str]) -> None:
     for key in of_device:
         if key not in cluster.device.facts:

@@ -13,6 +13,7 @@ from meshcast.options.fidelities import chosen_estimators as chosen_estimators
 from meshcast.options.fidelities import chosen_lowering as chosen_lowering
 from meshcast.options.fidelities import common_fidelity as common_fidelity
 from meshcast.options.fidelities import fidelity_names as fidelity_names
+from meshcast.options.fidelities import left_to_compiler as left_to_compiler
 from meshcast.options.fidelities import why_not_taken as why_not_taken
 from meshcast.options.flag_texts import pairs as pairs
 from meshcast.options.flag_texts import positive as positive

@@ -123,6 +123,18 @@ def chosen_lowering(options: Options, program: Program, device: Device) -> Lower
     return lowering
 
 
+def left_to_compiler(options: Options) -> Options:
+    """The options without the rewrites that a stack brings, where a compiler's kernels are asked for: it makes its own.
+
+    Rewrites that the user asks for stay, and those of a plan (what layers save may wait in the host's memory): they are
+    refused with such kernels (`chosen_lowering`).
+    """
+    stacks = options.brought is not None and "overlap" in options.brought.fields and "overlap" not in options.written
+    if not stacks or options.lowering.rewrites.offload or options.asked_lowering != "compiled":
+        return options
+    return options.having(overlap="")
+
+
 def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
     """The chain that a fidelity stands for on a device, and what the prediction should say about it.
 

@@ -5,15 +5,12 @@ A block's second convolution and its shortcut are added as sums, before one quan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
-from jax.typing import DTypeLike
 
-from meshcast.zoo.fully_quantised import edges, inference, scored, training, unit
-from meshcast.zoo.low_bit import Noise, QuantisedArithmetic
-from meshcast.zoo.program import ModelProgram
+from meshcast.zoo.fully_quantised import edges, low_bit_programs, scored, unit
+from meshcast.zoo.low_bit import QuantisedArithmetic
 from meshcast.zoo.shapes.low_bit import CifarConfig
 
 STAGES, CHANNELS = 3, 3
@@ -41,51 +38,20 @@ def network_of(config: CifarConfig) -> Any:
 
     def network(params: Any, inputs: jax.Array, arithmetic: QuantisedArithmetic) -> jax.Array:
         x = arithmetic.entered(inputs, params["input"])
-        x = arithmetic.left([arithmetic.convolved(x, params["first"], edge=True)], params["first"])
+        x = arithmetic.activated([arithmetic.convolved(x, params["first"], edge=True)], params["first"])
         for stage, blocks in enumerate(params["stages"]):
             for index, block in enumerate(blocks):
                 stride = 2 if stage and not index else 1
-                h = arithmetic.left([arithmetic.convolved(x, block["inner"], stride=stride)], block["inner"])
+                h = arithmetic.activated([arithmetic.convolved(x, block["inner"], stride=stride)], block["inner"])
                 h = arithmetic.convolved(h, block["outer"])
                 shortcut = block.get("shortcut")
                 x = x if shortcut is None else arithmetic.convolved(x, shortcut, stride=stride)
-                x = arithmetic.left([h, x], block["outer"])
+                x = arithmetic.activated([h, x], block["outer"])
         return scored(x, params, arithmetic)
 
     return network
 
 
-def train_step(
-    config: CifarConfig,
-    *,
-    mesh: Mapping[str, int] | None = None,
-    batch: int = 128,
-    accumulate: int = 1,
-    weight_noise: float = 0.0,
-    activation_noise: float = 0.0,
-    converter_noise: float = 0.0,
-    param_dtype: DTypeLike = "float32",
-    compute_dtype: DTypeLike = "float32",
-) -> ModelProgram:
-    """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    return training(
-        config, weights(config), network_of(config), (config.image, config.image, CHANNELS), mesh=mesh, batch=batch,
-        accumulate=accumulate, param_dtype=param_dtype, compute_dtype=compute_dtype,
-        noise=Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise),
-    )  # fmt: skip
-
-
-def forward(
-    config: CifarConfig,
-    *,
-    mesh: Mapping[str, int] | None = None,
-    batch: int = 1,
-    weight_noise: float = 0.0,
-    activation_noise: float = 0.0,
-    converter_noise: float = 0.0,
-) -> ModelProgram:
-    """Classification in integers: `(params, batch) -> class scores`."""
-    return inference(
-        config, weights(config), network_of(config), (config.image, config.image, CHANNELS), mesh=mesh, batch=batch,
-        noise=Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise),
-    )  # fmt: skip
+train_step, forward = low_bit_programs(
+    weights, network_of, lambda config: (config.image, config.image, CHANNELS), batch=128
+)

@@ -6,7 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from meshcast.zoo.shapes import bert, decoders, dit, dlrm, gpt, low_bit, lstm, mamba, mlp, resnet, t5, unet, vit
+from meshcast.zoo.shapes import (
+    bert,
+    decoders,
+    dit,
+    dlrm,
+    efficientnet,
+    gpt,
+    low_bit,
+    lstm,
+    mamba,
+    mlp,
+    resnet,
+    ssd,
+    t5,
+    unet,
+    vit,
+)
 from meshcast.zoo.shapes.shape import Shape
 
 Unit = Literal["tokens", "images", "samples"]
@@ -35,6 +51,8 @@ FAMILIES = {
         ModelFamily(module="lstm", unit="tokens", modes=_PLAIN, shapes=lstm.SHAPES),
         ModelFamily(module="vit", unit="images", modes=_PLAIN, shapes=vit.SHAPES),
         ModelFamily(module="resnet", unit="images", modes=_PLAIN, shapes=resnet.SHAPES),
+        ModelFamily(module="efficientnet", unit="images", modes=_PLAIN, shapes=efficientnet.SHAPES),
+        ModelFamily(module="ssd", unit="images", modes=_PLAIN, shapes=ssd.SHAPES),
         ModelFamily(module="keyword_spotting", unit="samples", modes=_PLAIN, shapes=low_bit.KEYWORDS),
         ModelFamily(module="cifar_resnet", unit="images", modes=_PLAIN, shapes=low_bit.CIFAR),
         ModelFamily(module="dit", unit="images", modes=_PLAIN, shapes=dit.SHAPES),

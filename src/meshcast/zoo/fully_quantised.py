@@ -39,7 +39,7 @@ def edges(first: Any, inputs: int, config: LowBitConfig, dimensions: int) -> dic
 
 def scored(x: Any, params: Any, arithmetic: QuantisedArithmetic) -> jax.Array:
     """Scores of what the last layer gives: its mean over positions, by the head."""
-    pooled = arithmetic.left([arithmetic.pooled(x)], params["pool"], edge=True)
+    pooled = arithmetic.activated([arithmetic.pooled(x)], params["pool"], edge=True)
     scores = arithmetic.convolved(pooled, params["head"], edge=True)
     values = scores.values.astype(jnp.float32)
     values = values * scores.step if isinstance(arithmetic, IntegerOnly) else values
@@ -76,11 +76,10 @@ def integers(params: Any, config: LowBitConfig, held_in: DTypeLike | None = None
             return [converted(each, name) for each in tree]
         if isinstance(tree, dict) and "clip" not in tree and "kernel" not in tree:
             return {key: converted(each, key) for key, each in tree.items()}
-        edge = name in (*EDGES, "input", "pool")
         found: dict[str, jax.Array] = {}
         if "kernel" in tree:
-            after = {"first": 0, "head": wide}.get(name, half)
-            found |= integer_layer(tree, config, edge=edge, after=after, held_in=held_in)
+            zero = {"first": 0, "head": wide}.get(name, half)
+            found |= integer_layer(tree, config, edge=name in EDGES, zero=zero, held_in=held_in)
         if "clip" in tree:
             bits = config.edge_bits if name in ("input", "pool") else config.activation_bits
             steps = 2 ** (bits - 1) - 1 if name == "input" else 2**bits - 1
@@ -90,7 +89,60 @@ def integers(params: Any, config: LowBitConfig, held_in: DTypeLike | None = None
     return converted(params, "")
 
 
-def training(
+def low_bit_programs(
+    weights: Callable[[Any], Any],
+    network_of: Callable[[Any], Network],
+    sample: Callable[[Any], tuple[int, ...]],
+    *,
+    batch: int,
+) -> tuple[Callable[..., ModelProgram], Callable[..., ModelProgram]]:
+    """A family's `train_step` and `forward`.
+
+    Args:
+        weights: Shapes of a configuration's parameters.
+        network_of: Its network.
+        sample: The shape of one of its inputs.
+        batch: Samples of a training step where nobody says; inference has one.
+    """
+
+    def train_step(
+        config: Any,
+        *,
+        mesh: Mapping[str, int] | None = None,
+        batch: int = batch,
+        accumulate: int = 1,
+        weight_noise: float = 0.0,
+        activation_noise: float = 0.0,
+        converter_noise: float = 0.0,
+        param_dtype: DTypeLike = "float32",
+        compute_dtype: DTypeLike = "float32",
+    ) -> ModelProgram:
+        """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
+        noise = Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise)
+        return _training(
+            config, weights(config), network_of(config), sample(config), mesh=mesh, batch=batch, accumulate=accumulate,
+            noise=noise, param_dtype=param_dtype, compute_dtype=compute_dtype,
+        )  # fmt: skip
+
+    def forward(
+        config: Any,
+        *,
+        mesh: Mapping[str, int] | None = None,
+        batch: int = 1,
+        weight_noise: float = 0.0,
+        activation_noise: float = 0.0,
+        converter_noise: float = 0.0,
+    ) -> ModelProgram:
+        """Classification in integers: `(params, batch) -> class scores`."""
+        noise = Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise)
+        return _inference(
+            config, weights(config), network_of(config), sample(config), mesh=mesh, batch=batch, noise=noise
+        )
+
+    return train_step, forward
+
+
+def _training(
     config: LowBitConfig,
     weights: Any,
     network: Network,
@@ -120,7 +172,7 @@ def training(
     )  # fmt: skip
 
 
-def inference(
+def _inference(
     config: LowBitConfig,
     weights: Any,
     network: Network,

@@ -7,15 +7,12 @@ from codes to codes; the mean over all frames is classified.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 import jax
-from jax.typing import DTypeLike
 
-from meshcast.zoo.fully_quantised import edges, inference, scored, training, unit
-from meshcast.zoo.low_bit import Noise, QuantisedArithmetic
-from meshcast.zoo.program import ModelProgram
+from meshcast.zoo.fully_quantised import edges, low_bit_programs, scored, unit
+from meshcast.zoo.low_bit import QuantisedArithmetic
 from meshcast.zoo.shapes.low_bit import KeywordConfig
 
 WINDOW = 3
@@ -33,45 +30,14 @@ def network_of(config: KeywordConfig) -> Any:
 
     def network(params: Any, inputs: jax.Array, arithmetic: QuantisedArithmetic) -> jax.Array:
         x = arithmetic.entered(inputs, params["input"])
-        x = arithmetic.left([arithmetic.convolved(x, params["first"], edge=True)], params["first"])
+        x = arithmetic.activated([arithmetic.convolved(x, params["first"], edge=True)], params["first"])
         for w, dilation in zip(params["layers"], config.dilations, strict=True):
-            x = arithmetic.left([arithmetic.convolved(x, w, dilation=dilation)], w)
+            x = arithmetic.activated([arithmetic.convolved(x, w, dilation=dilation)], w)
         return scored(x, params, arithmetic)
 
     return network
 
 
-def train_step(
-    config: KeywordConfig,
-    *,
-    mesh: Mapping[str, int] | None = None,
-    batch: int = 64,
-    accumulate: int = 1,
-    weight_noise: float = 0.0,
-    activation_noise: float = 0.0,
-    converter_noise: float = 0.0,
-    param_dtype: DTypeLike = "float32",
-    compute_dtype: DTypeLike = "float32",
-) -> ModelProgram:
-    """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    return training(
-        config, weights(config), network_of(config), (config.frames, config.coefficients), mesh=mesh, batch=batch,
-        accumulate=accumulate, param_dtype=param_dtype, compute_dtype=compute_dtype,
-        noise=Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise),
-    )  # fmt: skip
-
-
-def forward(
-    config: KeywordConfig,
-    *,
-    mesh: Mapping[str, int] | None = None,
-    batch: int = 1,
-    weight_noise: float = 0.0,
-    activation_noise: float = 0.0,
-    converter_noise: float = 0.0,
-) -> ModelProgram:
-    """Classification in integers: `(params, batch) -> class scores`."""
-    return inference(
-        config, weights(config), network_of(config), (config.frames, config.coefficients), mesh=mesh, batch=batch,
-        noise=Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise),
-    )  # fmt: skip
+train_step, forward = low_bit_programs(
+    weights, network_of, lambda config: (config.frames, config.coefficients), batch=64
+)

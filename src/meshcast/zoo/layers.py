@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.base import UsageError
-from meshcast.zoo.saving import ATTENTION, POLICIES, kept
+from meshcast.zoo.saving import ATTENTION, POLICIES, asked_for, kept
 from meshcast.zoo.saving import Remat as Remat
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 from meshcast.zoo.words import BATCH as BATCH
@@ -186,7 +186,7 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: MeshLayout) -> 
     backward pass of their own ask for ("none", see `saving.kept`), of these what attention
     asks for, its heads and its result ("attention"), its heads alone ("heads"), all products and fused kernels ("products"), the
     products with weights alone ("selective"), fused kernels and every second product with weights ("alternate", see
-    `products.products`), or only its input ("full").
+    `products.products`), or only its input ("full"; "whole" where the layer runs again to its end, see `saving.asked_for`).
 
     Even "autodiff" and "none" do not keep gathered weights: they are the outputs of sharding constraints, which are
     recomputed, so the backward pass gathers again as FSDP does instead of holding every layer's weights at once.
@@ -195,7 +195,13 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: MeshLayout) -> 
         raise UsageError(f"remat {remat!r} is not a policy", fix="choose one of " + ", ".join(POLICIES))
     if remat == "autodiff" and layout.size(("fsdp", "context")) == 1:
         return body
-    return jax.checkpoint(body, prevent_cse=False, policy=POLICIES[remat])
+    inner = body
+    if remat == "whole":
+
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            return asked_for(body(*args, **kwargs))
+
+    return jax.checkpoint(inner, prevent_cse=False, policy=POLICIES[remat])
 
 
 def one_layer(stacked: Any) -> Any:

@@ -82,7 +82,7 @@ class QuantisedArithmetic(Protocol):
         """Sums of products with the weights, zeros around the input such that stride 1 keeps its size."""
         ...
 
-    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
+    def activated(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """The sum of some terms, quantised to activations."""
         ...
 
@@ -161,7 +161,7 @@ class FakeQuantised(_Noisy):
         applied = self._noisy(x.values, self._noise.activations, x.step, edge=edge)
         return Numbers(_convolution(_padded(applied, w, dilation, 0), cells, stride, dilation), kernel.step * x.step)
 
-    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
+    def activated(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """See `QuantisedArithmetic`."""
         total = sum((term.values for term in terms[1:]), start=terms[0].values)
         steps = unsigned_steps(self._bits(edge=edge))
@@ -195,11 +195,11 @@ class ClipsFromBatch(FakeQuantised):
         w["weight_clip"] = jnp.log(self._spread * jnp.std(w["kernel"]))
         return super().convolved(x, w, stride=stride, dilation=dilation, edge=edge)
 
-    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
+    def activated(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """See `QuantisedArithmetic`."""
         total = sum((term.values for term in terms[1:]), start=terms[0].values)
         w["clip"] = jnp.log(self._spread * jnp.sqrt(jnp.mean(jnp.square(total))))
-        return super().left(terms, w, edge=edge)
+        return super().activated(terms, w, edge=edge)
 
 
 class IntegerOnly(_Noisy):
@@ -233,18 +233,22 @@ class IntegerOnly(_Noisy):
         self, x: Numbers, w: LayerWeights, *, stride: int = 1, dilation: int = 1, edge: bool = False
     ) -> Numbers:
         """See `QuantisedArithmetic`."""
-        taken, kernel = _padded(x.values, w, dilation, x.zero), w["kernel"]
+        kernel = w["kernel"]
         if self._noise.in_products and not edge:
-            taken = self._noisy(taken.astype(jnp.float32), self._noise.activations, 1.0, edge=edge)
-            kernel = self._noisy(kernel.astype(jnp.float32), self._noise.weights, 1.0, edge=edge)
-            sums = _convolution(taken, kernel, stride, dilation) + w["offset"].astype(jnp.float32)
+            # As in training: a zero applies nothing to its cells, whatever they hold, so that codes are taken from their zero
+            # (`offset` is that of cells without noise), and what pads the input has no noise.
+            applied = x.values.astype(jnp.float32) - x.zero
+            cells = self._noisy(kernel.astype(jnp.float32), self._noise.weights, 1.0, edge=edge)
+            applied = self._noisy(applied, self._noise.activations, 1.0, edge=edge)
+            sums = _convolution(_padded(applied, w, dilation, 0), cells, stride, dilation)
         else:
+            taken = _padded(x.values, w, dilation, x.zero)
             wide = max((taken.dtype, kernel.dtype), key=_bits)
             taken, kernel = taken.astype(wide), kernel.astype(wide)
             sums = _convolution(taken, kernel, stride, dilation, jnp.int32) + w["offset"]
         return Numbers(sums, x.step * w["weight_step"])
 
-    def left(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
+    def activated(self, terms: Sequence[Numbers], w: LayerWeights, *, edge: bool = False) -> Numbers:
         """See `QuantisedArithmetic`."""
         bits = self._bits(edge=edge)
         steps, zero = unsigned_steps(bits), -(2 ** (bits - 1))
@@ -264,14 +268,14 @@ class IntegerOnly(_Noisy):
 
 
 def integer_layer(
-    w: LayerWeights, config: LowBitConfig, *, edge: bool, after: int, held_in: DTypeLike | None = None
+    w: LayerWeights, config: LowBitConfig, *, edge: bool, zero: int, held_in: DTypeLike | None = None
 ) -> LayerWeights:
-    """A trained layer as `IntegerOnly` takes it; `after` is the code of zero in what comes in."""
+    """A trained layer as `IntegerOnly` takes it; `zero` is the code of zero in what comes in."""
     bits = config.edge_bits if edge else config.weight_bits
     steps = signed_steps(bits)
     kernel = quantised(w["kernel"], w["weight_clip"], steps, signed=True)
     codes = jnp.round(kernel.values / kernel.step).astype(jnp.int32)
-    offset = -after * jnp.sum(codes, axis=tuple(range(codes.ndim - 1)))
+    offset = -zero * jnp.sum(codes, axis=tuple(range(codes.ndim - 1)))
     return {"kernel": codes.astype(held_in or storage(bits)), "weight_step": kernel.step, "offset": offset}
 
 

@@ -24,6 +24,9 @@ SAME_SHAPE = {
     "deepseek-r1": "deepseek-v3",
     "bert-base-uncased": "bert-base",
     "bert-large-uncased": "bert-large",
+    "ssd300": "ssd300-resnet50",
+    "ssd-resnet50": "ssd300-resnet50",
+    "ssd-resnet34": "ssd300-resnet34",
     "vit-base-patch16-224": "vit-b16",
     "vit-large-patch16-224": "vit-l16",
 }

@@ -119,10 +119,13 @@ def products(
 
 
 def _quantised(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Values in a narrow format, and their scale."""
-    wide = x.astype(jnp.float32)
-    scale = jnp.maximum(jnp.max(jnp.abs(wide)), 1e-30) / _LARGEST[dtype]
-    scaled = wide / scale
+    """Values in a narrow format, and their scale.
+
+    The largest value is sought in the type that values are passed on in, as Transformer Engine, torchao and Flax do: both passes
+    read that, and nothing wider is written between them.
+    """
+    scale = jnp.maximum(jnp.max(jnp.abs(x)).astype(jnp.float32), 1e-30) / _LARGEST[dtype]
+    scaled = x.astype(jnp.float32) / scale
     return (jnp.round(scaled) if dtype == jnp.int8 else scaled).astype(dtype), scale
 
 

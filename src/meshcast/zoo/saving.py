@@ -44,6 +44,30 @@ def fused_result(x: jax.Array) -> jax.Array:
     return kept(x, _MERGED)
 
 
+@jax.custom_vjp
+def asked_for(results: Any) -> Any:
+    """Results that the backward pass computes again before it begins, whether or not it reads them.
+
+    PyTorch's reentrant checkpoints run a layer's forward pass again to its end and differentiate that (`CheckpointFunction` of
+    torch.utils.checkpoint, of Megatron Core's tensor_parallel/random.py and of DeepSpeed's activation checkpointing): the last
+    product and what is exchanged behind it are computed for nobody. JAX drops them, as do checkpoints that are not reentrant,
+    which stop early from PyTorch 2.1 on.
+    """
+    return results
+
+
+def _asked_forward(results: Any) -> tuple[Any, Any]:
+    return results, results
+
+
+def _asked_backward(results: Any, gradients: Any) -> tuple[Any]:
+    gradients, _ = jax.lax.optimization_barrier((gradients, results))
+    return (gradients,)
+
+
+asked_for.defvjp(_asked_forward, _asked_backward)
+
+
 def _of_fused(primitive: Any, parameters: dict[str, Any]) -> bool:
     return primitive.name in FUSED or (primitive.name == "name" and parameters["name"] == _MERGED)
 
@@ -67,4 +91,5 @@ POLICIES: dict[Remat, Callable[..., bool]] = {
     "selective": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "alternate": _named(ODD_PRODUCT),
     "full": jax.checkpoint_policies.nothing_saveable,
+    "whole": jax.checkpoint_policies.nothing_saveable,  # and `asked_for` has results computed again that nobody reads
 }

@@ -65,7 +65,7 @@ def total_flops(model: str, plan: str, **settings: str) -> float:
 def stated(model: str, tp: int, remat: str) -> Redundancy:
     """What a plan says; it depends on no other key."""
     said = redundancy(model, Plan.parse(f"tp={tp},remat={remat}"), settings=_settings(model))
-    assert (said.recomputed_flops > 0) == (remat in ("selective", "full"))
+    assert (said.recomputed_flops > 0) == (remat in ("selective", "full", "whole"))
     assert (said.repeated_flops > 0) == (tp > 1 and model == MIXTRAL[0])
     return said
 
@@ -126,6 +126,17 @@ def test_recomputation_is_what_it_says() -> None:
     assert 0 < selective - none <= attention  # the last product of the two is not needed again
     # The last products of a layer, wo and down, are not needed again.
     assert attention + 2 * tokens * (weights - layers * 128 * dim) >= full - none >= selective - none
+
+
+@pytest.mark.parametrize("parallel", ["", ",tp=2", ",pp=2", ",pp=2,vp=2"])
+def test_whole_layers_run_again_to_their_end(parallel: str) -> None:
+    """`whole`: the forward pass of all layers and nothing less, so `full` and the last product of each, `down`."""
+    none, full, whole = (total_flops(LLAMA[0], f"remat={remat}{parallel}") for remat in ("none", "full", "whole"))
+    tokens, layers, dim, width, ffn = BATCH * SEQ, 4, 64, 8 * 16, 128
+    weights = layers * (dim * width + 2 * dim * 4 * 16 + width * dim + 3 * dim * ffn)
+    attention = 2 * 2 * tokens * SEQ * width * layers
+    assert whole - none == pytest.approx(2 * tokens * weights + attention)
+    assert whole - full == pytest.approx(2 * tokens * layers * ffn * dim)
 
 
 def test_every_second_product_is_computed_again() -> None:

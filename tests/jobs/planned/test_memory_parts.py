@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from meshcast import predict
 from meshcast.hardware import load_device
 from meshcast.jobs.planned import Plan, model_of
@@ -46,11 +48,15 @@ def test_activations_are_saved_by_the_plan_s_words() -> None:
     assert larger == "use 2.0 times as many devices, or devices with at least 160 GiB"
 
 
-def test_nothing_is_named_that_the_plan_has() -> None:
-    activations, _ = levers("tp=2,sp=1,remat=full,attention=flash,gradients=bf16", temporaries=160 * GIB)
+@pytest.mark.parametrize("remat", ["full", "whole"])  # both keep a layer's input alone
+def test_nothing_is_named_that_the_plan_has(remat: str) -> None:
+    activations, _ = levers(f"tp=2,sp=1,remat={remat},attention=flash,gradients=bf16", temporaries=160 * GIB)
     assert not any(word in activations for word in ("remat", "attention=", "mbs", "sp=", "gradients"))
+
+
+def test_one_thing_at_a_time_is_put_at_the_host() -> None:
     activations, state, _ = levers("dp=2,offload=activations", temporaries=80 * GIB, parameter=80 * GIB)
-    assert "offload" not in activations + state  # of one thing at a time
+    assert "offload" not in activations + state
 
 
 def test_nothing_is_named_that_the_model_cannot_have() -> None:

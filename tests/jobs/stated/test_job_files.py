@@ -230,6 +230,16 @@ def test_recomputation_is_the_least_that_fits_where_the_file_does_not_say(tmp_pa
     assert found.inputs.values["remat"] == "none"
 
 
+@pytest.mark.parametrize(
+    ("framework", "word"), [("maxtext", "full"), ("megatron-core", "whole"), ("torchtitan", "full")]
+)
+def test_full_recomputation_is_the_frameworks_own(tmp_path: Path, framework: str, word: str) -> None:
+    """Megatron's checkpoints are reentrant: layers run again to their end."""
+    found = mc.predict(written(tmp_path, JOB.replace('"maxtext"', f'"{framework}"')))
+    assert found.inputs is not None
+    assert found.inputs.values["remat"] == word
+
+
 def test_other_verbs_take_it_too(tmp_path: Path) -> None:
     path = str(written(tmp_path, JOB))
     code, out, _ = invoke("show", path, "--json")

@@ -161,7 +161,7 @@ def _of_training(prediction: Prediction, changes: _Changes) -> Iterator[MemoryPa
         memory.temporaries,
         [
             *changes.named(
-                {"remat": "full"},
+                *([] if plan.remat == "whole" else [{"remat": "full"}]),  # which keeps as little
                 {"attention": "flash-all-gather" if plan.cp > 1 else "flash"},
                 {"mbs": plan.mbs // 2 if plan.mbs % 2 == 0 else 1},
                 *([{"sp": True}] if plan.tp > 1 else []),

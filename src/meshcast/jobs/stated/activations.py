@@ -9,7 +9,7 @@ Policies go by the names that frameworks give them. What each keeps:
 - Megatron (`--recompute-modules`): only the named parts of a layer are computed again; `mla_up_proj`, `layernorm`, `moe_act`
   cost next to nothing and the rest is kept, `core_attn` is `selective`, `mlp` and `moe` keep what attention does.
   `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) is `full` where N are half of a part's layers or more,
-  and `none` where they are fewer: a plan treats all layers alike.
+  and `none` where they are fewer: a plan treats all layers alike. Its layers run again to their end, a plan's `whole`.
 - `save:a+b` and `offload:a+b` keep only these.
 """
 
@@ -51,9 +51,9 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
     if kind == "full" and (counted := re.fullmatch(_COUNTED, named)):
         most = _most(int(counted[1]), run)
         found.assumes(f"recompute {run.recompute!r} is taken as {most}, of all layers: what most layers of a stage do")
-        return {"remat": most}
+        return {"remat": stack.full if most == "full" else most}
     if kind in ("none", "full"):
-        return {"remat": kind}
+        return {"remat": stack.full if kind == "full" else kind}
     if kind == "selective":
         return {"remat": "selective"}
     if kind == "offload":

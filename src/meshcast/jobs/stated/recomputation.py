@@ -60,11 +60,13 @@ def _less_ahead(target: RunTarget) -> Iterator[RunTarget]:
 def _further(target: RunTarget) -> Iterator[RunTarget]:
     """The run with more recomputation than its stack's habit, step by step; nothing where it is told."""
     habit = str(target.plan.get("remat", ""))
-    if target.recomputation_told or habit not in MORE:
+    everything = target.stack.full if target.stack is not None else MORE[-1]
+    steps = (*MORE[:-1], everything)
+    if target.recomputation_told or habit not in steps:
         return
-    further: list[PlanWords] = [{"remat": word} for word in MORE[MORE.index(habit) + 1 :]]
+    further: list[PlanWords] = [{"remat": word} for word in steps[steps.index(habit) + 1 :]]
     if target.stack is not None and target.stack.offloads and target.on and target.on.device.host_bandwidth is not None:
-        further.append({"remat": MORE[-1], "offload": "activations"})
+        further.append({"remat": everything, "offload": "activations"})
     for changes in further:
         said = ", ".join(f"{name}={word}" for name, word in changes.items())
         yield replace(

@@ -15,7 +15,7 @@ CHOICES = {
     "kernels": ("fusion", "products", "attention", "attention_library", "layers", "ragged"),
     "overlap": ("scheduler", "channels", "rewrites"),
     "defaults": (
-        "recomputation", "selective", "sequence_parallel", "zero", "gradients", "context_attention", "offloads",
+        "recomputation", "selective", "full", "sequence_parallel", "zero", "gradients", "context_attention", "offloads",
     ),
 }  # fmt: skip
 """The sections of choices, and the keys of each."""
@@ -33,6 +33,7 @@ _IN_PLANS = {
 _OTHERS: dict[str, UsedBy] = {
     "kernels.products": "nothing",
     "defaults.selective": "runs",
+    "defaults.full": "runs",
     "defaults.offloads": "runs",
 }
 _UNIT = "choice"  # of a fact that is no number

@@ -11,7 +11,7 @@ from meshcast.hardware import Reader, loader
 from meshcast.lower import Fusion, Layers, Overlap, RaggedProducts
 from meshcast.options.options import Options
 from meshcast.options.stacks.choices import HOST, ChoiceReader
-from meshcast.options.stacks.stack import ContextAttention, Recomputation, Selective, Stack, StackAttention
+from meshcast.options.stacks.stack import ContextAttention, Full, Recomputation, Selective, Stack, StackAttention
 from meshcast.simulate import HostCosts, Scheduler, Scheduling
 from meshcast.workload import AttentionLibrary
 from meshcast.zoo import Gradients
@@ -90,6 +90,7 @@ def _read(path: Path) -> Stack:
         selective=cast(
             Selective, reader.choice("defaults", "selective", among=get_args(Selective), default="selective")
         ),
+        full=cast(Full, reader.choice("defaults", "full", among=get_args(Full), default="full")),
         sequence_parallel=reader.flag("defaults", "sequence_parallel"),
         zero=int(reader.choice("defaults", "zero", among=_ZERO_STAGES, default="0")),
         gradients=cast(Gradients, reader.choice("defaults", "gradients", among=get_args(Gradients), default="fp32")),

@@ -17,6 +17,7 @@ from meshcast.zoo import Gradients
 StackAttention = Literal["auto", "plain", "flash"]
 Recomputation = Literal["none", "selective", "full"]
 Selective = Literal["selective", "alternate"]
+Full = Literal["full", "whole"]
 ContextAttention = Literal["ring", "all-gather", "parts"]
 
 
@@ -41,6 +42,7 @@ class Stack:
             warning where they cannot.
         recomputation: What its recipes recompute where they do not say.
         selective: What its recipes call selective recomputation, as a plan's `remat`.
+        full: What they call full recomputation, likewise.
         sequence_parallel: Whether tensor parallelism splits the rest of a layer by position, where nobody says.
         zero: How far data parallelism shards the optimizer (ZeRO stage), where nobody says.
         gradients: The type its recipes add up and reduce gradients in, where they do not say.
@@ -66,6 +68,7 @@ class Stack:
     attention: StackAttention
     recomputation: Recomputation
     selective: Selective
+    full: Full
     sequence_parallel: bool
     zero: int
     gradients: Gradients
@@ -93,7 +96,8 @@ class Stack:
     @property
     def remat(self) -> str:
         """The recomputation of the stack's recipes that do not name one, as a plan's `remat`."""
-        return self.selective if self.recomputation == "selective" else self.recomputation
+        words: dict[str, str] = {"selective": self.selective, "full": self.full}
+        return words.get(self.recomputation, self.recomputation)
 
     @property
     def recipe(self) -> dict[str, Any]:

@@ -46,6 +46,11 @@ def predict_run(target: RunTarget, options: Options, *, over_memory: bool = Fals
     model, cluster = target.model, target.on
     assert model is not None
     assert cluster is not None
+    if over_memory and options.asked_lowering == "compiled":
+        # A compiler joins collectives and orders kernels by the memory there is: it is told of more only where that is short.
+        found = predict_run(target, options)
+        if found.feasible:
+            return found
     if over_memory:
         target = replace(target, on=replace(cluster, device=replace(cluster.device, memory_bytes=_ROOM)))
     return predict(model.name, stated_options(target, options).having(levers=False))

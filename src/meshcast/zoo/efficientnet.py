@@ -1,0 +1,98 @@
+"""EfficientNet (Tan and Le 2019), NHWC, batch norm in training mode, SGD, data-parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from meshcast.zoo.image_layers import (
+    Normalise,
+    Units,
+    excited,
+    images_forward,
+    sgd_program,
+    squeeze_weights,
+    unit_weights,
+)
+from meshcast.zoo.layers import cross_entropy
+from meshcast.zoo.program import ModelProgram
+from meshcast.zoo.shapes.efficientnet import HEAD, STAGES, STEM, EfficientnetConfig
+from meshcast.zoo.sharding import MeshLayout, ShardedWeight
+
+_SQUEEZE = 4  # times narrower than what comes into a block
+
+
+def weights(config: EfficientnetConfig) -> dict[str, Any]:
+    """Every parameter's shape; replicated, as data parallelism has it."""
+    inputs = config.channels(STEM)
+    stages = []
+    for expansion, kernel, _, plain, count in STAGES:
+        outputs, blocks = config.channels(plain), []
+        for _ in range(config.blocks(count)):
+            inner = inputs * expansion
+            block: dict[str, Any] = {"expand": unit_weights(1, inputs, inner)} if expansion > 1 else {}
+            squeezed = (inner if config.wide_squeeze else inputs) // _SQUEEZE
+            block |= {"each": unit_weights(kernel, 1, inner), "squeeze": squeeze_weights(inner, max(1, squeezed))}
+            blocks.append(block | {"project": unit_weights(1, inner, outputs)})
+            inputs = outputs
+        stages.append(blocks)
+    last = config.channels(HEAD)
+    head = {"kernel": ShardedWeight((last, config.classes)), "bias": ShardedWeight((config.classes,))}
+    return {
+        "stem": unit_weights(3, 3, config.channels(STEM)),
+        "stages": stages,
+        "last": unit_weights(1, inputs, last),
+        "head": head,
+    }
+
+
+def network(
+    params: dict[str, Any], images: jax.Array, layout: MeshLayout, normalise: Normalise
+) -> tuple[jax.Array, list[Any]]:
+    """Logits, and what every normalisation saw, in order; without stochastic depth and dropout."""
+    unit = Units(layout, normalise)
+    x = jax.nn.silu(unit(images, params["stem"], 2))
+    for (_, _, first_stride, _, _), blocks in zip(STAGES, params["stages"], strict=True):
+        for index, block in enumerate(blocks):
+            stride = 1 if index else first_stride
+            h = jax.nn.silu(unit(x, block["expand"])) if "expand" in block else x
+            h = jax.nn.silu(unit(h, block["each"], stride))
+            h = unit(excited(h, block["squeeze"], jax.nn.silu), block["project"])
+            x = x + h if index else h
+    x = jnp.mean(jax.nn.silu(unit(x, params["last"])), axis=(1, 2))
+    return x @ params["head"]["kernel"] + params["head"]["bias"], unit.seen
+
+
+def train_step(
+    config: EfficientnetConfig,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 64,
+    accumulate: int = 1,
+    sync_batch_norm: bool = False,
+    param_dtype: DTypeLike = "float32",
+    compute_dtype: DTypeLike = "bfloat16",
+) -> ModelProgram:
+    """One SGD step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
+    images, labels = ((batch, config.image, config.image, 3), jnp.float32), ((batch,), jnp.int32)
+    return sgd_program(
+        weights(config), network, lambda logits, batch: cross_entropy(logits, batch["labels"]),
+        {"images": images, "labels": labels}, mesh=mesh, accumulate=accumulate, sync_batch_norm=sync_batch_norm,
+        param_dtype=param_dtype, compute_dtype=compute_dtype,
+    )  # fmt: skip
+
+
+def forward(
+    config: EfficientnetConfig,
+    *,
+    mesh: Mapping[str, int] | None = None,
+    batch: int = 64,
+    param_dtype: DTypeLike = "bfloat16",
+) -> ModelProgram:
+    """Classification: `(params, batch) -> class scores`, normalised by running statistics that are parameters here."""
+    image = (config.image, config.image, 3)
+    return images_forward(weights(config), network, image, mesh=mesh, batch=batch, param_dtype=param_dtype)

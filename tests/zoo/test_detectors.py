@@ -1,0 +1,29 @@
+"""SSD300: default boxes, and which of them count."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import pytest
+
+from meshcast.zoo.shapes.ssd import SHAPES
+from meshcast.zoo.ssd import box_count, detection_loss
+
+
+def test_boxes_of_the_published_maps() -> None:
+    """Maps of 38, 19, 10, 5, 3 and 1 pixels with 4, 6, 6, 6, 4 and 4 boxes each (Liu 2016, section 3.1)."""
+    assert box_count(SHAPES["ssd300-resnet50"].config) == 8732
+
+
+def test_three_boxes_without_an_object_count_for_one_with() -> None:
+    """Of five others with unlike losses the three largest; the box itself is off by 3 in one number, 3 - 0.5."""
+    classes = 2
+    # Losses of class 0 where the score of class 1 is s: log(1 + e^s).
+    scores = jnp.asarray([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    found = {
+        "boxes": jnp.zeros((1, 6, 4)).at[0, 0, 0].set(3.0),
+        "classes": jnp.stack([jnp.zeros(6), scores], axis=-1)[None],
+    }
+    batch = {"boxes": jnp.zeros((1, 6, 4)), "labels": jnp.asarray([[1, 0, 0, 0, 0, 0]])}
+    worst = jnp.log1p(jnp.exp(jnp.asarray([3.0, 4.0, 5.0]))).sum()
+    assert found["classes"].shape[-1] == classes
+    assert float(detection_loss(found, batch)) == pytest.approx(float(2.5 + jnp.log(2.0) + worst), rel=1e-6)

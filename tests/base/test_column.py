@@ -27,6 +27,7 @@ from meshcast.base import (
     rows_of,
     smaller,
     stacked,
+    whole_part,
 )
 
 
@@ -68,6 +69,11 @@ def test_what_is_asked_of_one_point_alone_says_so() -> None:
     for ask in (float, str, int, round, math.ceil, "{:.2f}".format):
         with pytest.raises(OneByOneError):
             ask(column(1.0, 2.0))
+
+
+def test_whole_numbers_of_each_point() -> None:
+    assert whole_part(2.9) == 2
+    assert raw(whole_part(column(1.2, 2.9))).tolist() == [1.0, 2.0]
 
 
 def test_powers_are_those_of_floats_and_rows_have_a_place_for_each_point() -> None:

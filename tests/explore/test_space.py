@@ -74,6 +74,9 @@ def test_a_file_becomes_axes_options_choices_and_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "said"),
     [
+        ("seq = [64, 128]", "sequ = [64, 128]", 8, "no setting 'sequ' in mode train, did you mean 'seq'?"),
+        ("seq = [64, 128]", "seq = [64, -3]", 8, "the setting seq is a positive integer, not -3"),
+        ("batch = 8", 'mode = "decode"\nremat = "full"\nbatch = 8', 8, "no setting 'remat' in mode decode"),
         ('model = "gpt2-tiny"', 'modle = "gpt2-tiny"', 2, "unknown key 'modle'"),
         ("devices = 4", 'devices = "four"', 4, "devices is 'four'"),
         ("devices = 4", "devices = -4", 4, "-4 devices"),

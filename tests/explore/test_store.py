@@ -15,6 +15,7 @@ from meshcast.explore.kept_points import POINTS, ordered, read_points
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.space import Space, SpaceAxis
 from meshcast.explore.store import ENVIRONMENT, SUMMARY, TABLE, RunStore, merged
+from meshcast.hardware import swept_numbers
 
 SPACE = Space(model="m", asked={"on": "h100-sxm"}, axes=(SpaceAxis(name="set.batch", values=(1, 2, 3)),))
 OTHER = Space(model="m", asked={"on": "h100-sxm"}, axes=(SpaceAxis(name="set.batch", values=(1, 2)),))
@@ -111,6 +112,24 @@ def test_the_summary_the_table_and_the_environment(tmp_path: Path) -> None:
     assert table.column("number").to_pylist() == [0, 1, 2]
     assert table.column("step_time_s").to_pylist() == [None, 1.0, 2.0]
     assert table.column("set.batch").to_pylist() == ["1", "2", "3"]
+
+
+def test_swept_numbers_are_columns_of_the_table(tmp_path: Path) -> None:
+    """In SI units, so that a query groups by them; of points that have none of their own there is nothing."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    axes = (
+        SpaceAxis(name="hardware.memory.bandwidth", values=("2x", "3 TB/s")),
+        SpaceAxis(name="hardware.nvlink.size", values=("4",)),
+    )
+    space = Space(model="gpt2-tiny", asked={"on": "dgx-h100", "settings": {"batch": "2"}}, axes=axes)
+    store = RunStore.opened(tmp_path / "run", space, "", resume=False)
+    for point in space.points():
+        store.keep(point, _outcome(1.0))
+    store.finish({"schema": "x"}, lambda point, outcome: {"number": point.number, **outcome.columns()})
+    table = parquet.read_table(tmp_path / "run" / TABLE)
+    assert table.column("hardware.memory.bandwidth").to_pylist() == pytest.approx([6.7e12, 3e12], rel=1e-9)
+    assert table.column("hardware.nvlink.size").to_pylist() == [4.0, 4.0]
+    assert swept_numbers("dgx-h100") == {}
 
 
 def test_a_table_is_written_whole_and_no_more_than_a_block_is_held(

@@ -20,6 +20,9 @@ RANGES = {
     "memory.bandwidth": (1100.0, 9700.0, "GB/s"),
     "compute.clock": (1.2, 1.98, "GHz"),
     "power.tdp": (350.0, 700.0, "W"),
+    "matrix.bf16": (400.0, 2000.0, "TFLOP/s"),
+    "cache.capacity": (5.0, 90.0, "MB"),
+    "memory.capacity": (40.0, 90.0, "GB"),
     "nvlink.link_bandwidth": (3.0, 90.0, "GB/s"),
     "infiniband.link_bandwidth": (20.0, 60.0, "GB/s"),
     "infiniband.latency": (2.0, 9.0, "us"),
@@ -35,7 +38,7 @@ def drawn(draw: random.Random, keys: list[str]) -> dict[str, str]:
 def test_points_together_are_what_each_is_alone(plan: str) -> None:
     draw = random.Random(plan)
     forgotten()
-    for _ in range(3):
+    for _ in range(4):
         keys = draw.sample(sorted(RANGES), draw.randint(1, 3))
         points = [asked(plan, drawn(draw, keys)) for _ in range(12)]
         points += draw.sample(points, 2)  # some come twice
@@ -125,7 +128,14 @@ def test_a_way_that_fails_is_told_and_points_are_answered(
 
 
 @pytest.mark.parametrize(
-    "keys", [["memory.bandwidth"], ["compute.clock"], ["memory.bandwidth", "nvlink.link_bandwidth"]]
+    "keys",
+    [
+        ["memory.bandwidth"],
+        ["compute.clock"],
+        ["memory.bandwidth", "nvlink.link_bandwidth"],
+        ["matrix.bf16"],
+        ["cache.capacity", "memory.capacity"],
+    ],
 )
 def test_kernels_are_estimated_on_all_devices_at_once(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten()
@@ -141,3 +151,13 @@ def test_kernels_are_estimated_on_all_devices_at_once(keys: list[str], monkeypat
     assert not any(outcome.alone for outcome in found)
     forgotten()
     assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]
+
+
+def test_what_fits_and_what_does_not_are_told_apart() -> None:
+    """llama3-tiny holds megabytes: of capacities around that some points run, and the others say what they lack."""
+    forgotten()
+    points = [asked(PLANS[0], {"memory.capacity": f"{2**step}MB"}) for step in range(14)]
+    found = evaluate_many(points)
+    forgotten()
+    assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]
+    assert {outcome.status for outcome in found} == {"answered", "infeasible"}

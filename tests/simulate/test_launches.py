@@ -11,7 +11,7 @@ from meshcast.lower import Kernel, KernelKind, LoopStep
 from meshcast.lower.small_kernels import clears_first
 from meshcast.simulate.launches import hidden_launches, launches_inside
 from meshcast.workload.data_loops import DataLoop
-from meshcast.workload.graph import Convolution, Factorisation, Geometry
+from meshcast.workload.graph import Convolution, Factorisation, Geometry, Reduction
 from meshcast.workload.rules.convolution import filter_gradient
 from meshcast.workload.shapes import SortGeometry, Transform, TransformKind
 from tests.simulate.schedules import program, schedule
@@ -69,6 +69,21 @@ def test_solvers_launch_by_their_columns() -> None:
     assert launches("svd", 2, 256, 256) == 2 * launches("svd", 1, 256, 256)  # one matrix after the other
     assert launches("svd", 1, 256, 256) == 599
     assert 599 < launches("svd", 1, 300, 300) < 1302  # between two sizes that were measured
+
+
+@pytest.mark.parametrize(
+    ("length", "returned", "hidden"),
+    [(16, True, 0), (64, False, 0), (135, False, 0), (135, True, 1), (8192, True, 3), (65536, False, 2)],
+)
+def test_prefix_sums_are_taken_by_levels_of_windows(length: int, returned: bool, hidden: int) -> None:
+    """8,192 in windows of 16: of 512 sums, then 32, then 2; what adds them up is another kernel where it is returned."""
+    summed = replace(
+        kernel(Reduction(shape=(4, length), dims=(1,))), kind=KernelKind.REDUCTION, ops=("stablehlo.reduce_window",)
+    )
+    after = replace(kernel(Reduction(shape=(4,), dims=(0,))), reads=(1,), writes=(2,))
+    steps = [summed] if returned else [summed, after]
+    lowered = replace(program(schedule(steps, [0], [1 if returned else 2])), backend="xla-gpu")
+    assert hidden_launches(lowered, H200) == hidden
 
 
 def test_hidden_launches_count_as_often_as_their_loop_turns() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,12 +12,13 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from meshcast.lower import BranchStep, Step, lower
+from meshcast.hardware import resolve
+from meshcast.lower import BranchStep, KernelKind, Step, lower
 from meshcast.programs import capture
 from meshcast.simulate import peak_memory
 from meshcast.simulate.buffers import LiveBuffer
 from meshcast.simulate.memory import outside_outputs
-from meshcast.workload import read_workload
+from meshcast.workload import SortGeometry, read_workload
 from meshcast.workload.graph import Tensor
 from tests.lower.programs import lower_function, spec
 from tests.simulate.schedules import kernel, loop, program, schedule, update
@@ -54,6 +56,27 @@ def test_a_value_kept_for_later_stays() -> None:
 def test_an_update_in_place_needs_nothing() -> None:
     steps = [kernel([0], [1]), update(1, 0, 2), update(2, 0, 3), kernel([3], [4])]
     assert temporaries(schedule(steps, [0], [4]), sizes={4: Tensor((1,), "i8")}) == 1000
+
+
+def test_sorts_and_solvers_work_where_their_operands_lie() -> None:
+    """0 -> 1 and 2, sorted together -> 3 and 4 -> out; CUB has a second array for both, a solver one result in place."""
+    tiny = {5: Tensor((1,), "i8")}
+
+    def needed(kind: KernelKind, shape: SortGeometry | None = None) -> int:
+        worked = replace(kernel([1, 2], [3, 4]), kind=kind, geometry=shape)
+        return temporaries(schedule([kernel([0], [1, 2]), worked, kernel([3, 4], [5])], [0], [5]), sizes=tiny)
+
+    assert needed(KernelKind.SORT, SortGeometry(length=10, batch=100, operands=2)) == 2000
+    assert needed(KernelKind.SORT, SortGeometry(length=10, batch=100, operands=2, radix=True)) == 4000
+    assert needed(KernelKind.SOLVER) == 3000
+
+
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_an_output_is_written_over_one_of_several_results(elementwise: bool) -> None:
+    """0 -> 1 and 2 -> out: nothing is written over the result of a kernel with several, but in an output's memory it may lie."""
+    steps = [kernel([0], [1, 2]), kernel([1, 2], [3], elementwise=elementwise)]
+    use = peak_memory(program(schedule(steps, [0], [3])), resolve("h200").device)
+    assert use.temporaries == (1000 if elementwise else 2000)
 
 
 def test_a_loop_keeps_one_buffer_per_carried_value() -> None:

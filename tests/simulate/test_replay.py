@@ -5,17 +5,16 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshcast.base import larger, raw, smaller
+from meshcast.base import larger, smaller
 from meshcast.estimate import EstimatedKernels
 from meshcast.lower import Schedule
 from meshcast.simulate import Simulator, rank_again, replay
 from meshcast.simulate.contention import Taken
-from meshcast.simulate.tape import Number, Tape, TapeColumns, TooLongError
+from meshcast.simulate.tape import Number, Tape, TooLongError
 from meshcast.simulate.timeline import Breakdown
 from tests.simulate.schedules import OneLink, Takes, exchange, kernel, loop, program, schedule
 from tests.simulate.test_channels import STEPS, Graph, build
@@ -89,24 +88,6 @@ def test_a_tape_does_again_what_it_saw() -> None:
     assert again(2.0, 2.0) is None, "the comparison comes out otherwise"
 
 
-def test_a_tape_does_it_for_many_points_at_once() -> None:
-    tape = Tape()
-    first, second = tape.argument("a", 3.0), tape.argument("b", 2.0)
-    assert first > second
-    more, lines = 2 * first + second / 4 - 1, tape.length
-    assert not more < 4
-    many = TapeColumns(tape, lines, more, (Breakdown(compute=more, memory=larger(second, 1.0)), 7))  # type: ignore[arg-type]
-    given = {"a": np.array([3.0, 2.0, 5.0, 1.5]), "b": np.array([2.0, 2.0, 0.5, 1.0])}
-    kept, found, _ = many.run(4, given, whole=False)
-    assert kept.tolist() == [True, False, True, True], "where the first comparison comes out as it did"
-    assert raw(found).tolist() == [5.5, 3.5, 9.125, 2.25]
-    kept, (breakdown, seven), _ = many.run(4, given, whole=True)
-    assert kept.tolist() == [True, False, True, False], "the second, too"
-    assert (raw(breakdown.memory).tolist(), breakdown.idle, seven) == ([2.0, 2.0, 1.0, 1.0], 0.0, 7)
-    kept, nothing, _ = many.run(2, {"a": np.array([1.0, 0.0]), "b": 3.0}, whole=True)
-    assert (kept.any(), nothing) == (False, None)
-
-
 def test_numbers_are_no_keys_and_floats_are_chosen_from_as_they_are() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(Tape().argument("a", 1.0))
@@ -127,17 +108,3 @@ def test_a_program_that_is_too_long_is_simulated_as_always(monkeypatch: pytest.M
         assert rank.length(simulator.plan) == simulator.with_times(*found).length(simulator.plan)
         assert isinstance(rank, replay.RankAgain)
         assert rank._way is None
-
-
-def test_tapes_that_few_points_go_along_are_not_kept() -> None:
-    """Each in a row asks for four times as many points for the next one; one that pays for itself ends that."""
-    ways, body = replay.Ways(), schedule([kernel([0], [1], 1)])
-    simulator = Simulator(program(body), None, None)
-    way = replay._written_down(simulator.plan, *times(body, random.Random(1), 0.0), None, 1.0, many=True)
-    room = [[points for points in (3, 4, 15, 16, 63, 64, 256) if ways.room(points)]]
-    for served in (3, 1, 4):
-        ways.known.append(way)
-        ways.served(way, served)
-        room.append([points for points in (3, 4, 15, 16, 63, 64, 256) if ways.room(points)])
-    assert room == [[4, 15, 16, 63, 64, 256], [16, 63, 64, 256], [64, 256], [4, 15, 16, 63, 64, 256]]
-    assert ways.known == [way]

@@ -185,6 +185,11 @@ def smaller(one: float, other: float) -> float:
     return one if one <= other else other
 
 
+def whole_part(number: float) -> int:
+    """A number without what is behind its point, at each point where it is a column: bytes are whole ones."""
+    return NumberColumn(np.trunc(number.values)) if isinstance(number, NumberColumn) else int(number)
+
+
 def largest(numbers: Sequence[float]) -> float:
     """The largest of some numbers, whichever it is."""
     return functools.reduce(larger, numbers)

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshcast.base import KeptBeside, OneByOneError
 from meshcast.estimate.chain import check_estimates, estimate_kernels, place_of, unique_kernels
-from meshcast.estimate.clock_columns import moving_data
+from meshcast.estimate.clock_columns import FullColumns, moving_data
 from meshcast.estimate.estimator import Estimator
 from meshcast.estimate.kernel_columns import KernelsByPoint, PointAnswers
 from meshcast.estimate.known_answers import ChainAnswers, is_by_kernel
@@ -83,10 +83,11 @@ def _ask(
         raise OneByOneError("no model knows how power follows the clock")
     check_estimates(found, (len(kernels), points), estimator.name)
     moves = moving_data(found.compute_time, found.memory_time, found.cores)
-    columns = (
-        found.time, found.low, found.high, found.compute_time, found.memory_time, found.cores, found.overhead,
-        draw.clocked, draw.dynamic, draw.static, found.energy, moves,
+    full = FullColumns(
+        time=found.time, low=found.low, high=found.high, compute_time=found.compute_time, memory_time=found.memory_time,
+        core_time=found.cores, overhead=found.overhead, clocked=draw.clocked, dynamic_energy=draw.dynamic,
+        static_energy=draw.static,
     )  # fmt: skip
     for row, kernel in enumerate(kernels):
-        kept[kernel.cost_key] = PointAnswers(*(column[row] for column in columns))
+        kept[kernel.cost_key] = PointAnswers(full.row(row), found.energy[row], moves[row])
     return found.gap, draw.law

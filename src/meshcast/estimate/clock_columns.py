@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +27,20 @@ class FullColumns:
     clocked: Array
     dynamic_energy: Array
     static_energy: Array
+
+    def row(self, number: int) -> FullColumns:
+        """One kernel's, of columns with a row for each."""
+        return FullColumns(**{name: getattr(self, name)[number] for name in self.__slots__})
+
+    @classmethod
+    def stacked(cls, rows: Sequence[FullColumns], axis: int = 0) -> FullColumns:
+        """Columns of kernels made of theirs, a row for each; along the last axis those of points, a place for each."""
+        return cls(
+            **{
+                name: np.ascontiguousarray(np.stack([getattr(each, name) for each in rows], axis=axis))
+                for name in cls.__slots__
+            }
+        )
 
 
 class ClockColumns(NamedTuple):

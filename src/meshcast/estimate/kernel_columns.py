@@ -94,16 +94,7 @@ def at_clocks(full: EstimatedKernels, share: NumberColumn) -> KernelColumns:
 class PointAnswers(NamedTuple):
     """One kernel's answers at the full clock, an array with a place for each point of each."""
 
-    time: Array
-    low: Array
-    high: Array
-    compute_time: Array
-    memory_time: Array
-    core_time: Array
-    overhead: Array
-    clocked: Array
-    dynamic_energy: Array
-    static_energy: Array
+    full: FullColumns
     energy: Array
     moves_data: Any
 
@@ -146,9 +137,7 @@ class KernelsByPoint:
         columns = [columns_of_full(each) for each in points]
         return cls(
             rows={key: row for row, key in enumerate(keys)},
-            full=FullColumns(
-                **{name: _stacked([getattr(each, name) for each in columns]) for name in FullColumns.__slots__}
-            ),
+            full=FullColumns.stacked(columns, axis=1),
             energy=_stacked([np.array([e.energy for e in each.by_key.values()]) for each in points]),
             moves_data=_stacked([np.array([e.moves_data for e in each.by_key.values()]) for each in points]),
             gap=column_of([each.gap for each in points]),
@@ -160,10 +149,9 @@ class KernelsByPoint:
     def of_rows(cls, answers: Mapping[CostKey, PointAnswers], gap: Any, law: PowerLaw, name: str) -> KernelsByPoint:
         """Answers that one estimator has given for all points at once."""
         rows = list(answers.values())
-        full = {each: np.stack([getattr(row, each) for row in rows]) for each in FullColumns.__slots__}
         return cls(
             rows={key: row for row, key in enumerate(answers)},
-            full=FullColumns(**full),
+            full=FullColumns.stacked([row.full for row in rows]),
             energy=np.stack([row.energy for row in rows]),
             moves_data=np.stack([row.moves_data for row in rows]),
             gap=gap,
@@ -243,8 +231,27 @@ class DrawByPoint:
         """What all points draw."""
         return cls(draw.time[None], draw.clocked[None], draw.dynamic[None], draw.static[None], draw.law)
 
+    @classmethod
+    def in_orders(cls, draws: Sequence[DrawByPoint], places: Sequence[Any]) -> DrawByPoint:
+        """What points draw that list the same kernels in different orders, each order with the points that have it."""
+        points = sum(map(len, places))
+
+        def filled(name: str) -> Array:
+            found = np.empty((points, draws[0].time.shape[1]))
+            for draw, here in zip(draws, places, strict=True):
+                rows = getattr(draw, name)
+                found[here] = rows if len(rows) == 1 else rows[here]
+            return found
+
+        return cls(filled("time"), filled("clocked"), filled("dynamic"), filled("static"), draws[0].law)
+
     def seconds(self, counts: Array, share: Any = None) -> Any:
-        """Seconds of kernels that run so often, at shares of the full clock."""
+        """Seconds of kernels that run so often, at shares of the full clock.
+
+        Args:
+            counts: How often each runs; with a row for each point where their kernels are listed in different orders.
+            share: Of the full clock; None for that.
+        """
         if share is None:
             return column_of(_dots(counts, self.time))
         return column_of(_dots(counts, self._times(slice(None), np.atleast_1d(raw(share)))))
@@ -267,7 +274,7 @@ class DrawByPoint:
         """The clock that the cap leaves at some points (`settled_clock`): each looks where it would look alone, all at once.
 
         Args:
-            counts: How often each kernel runs.
+            counts: How often each kernel runs; with a row for each of all points where their orders differ.
             devices: Of all points, or the one that all have.
             clocks: `sustained` or `burst`.
             rests: Seconds of these points in which no kernel runs.
@@ -285,8 +292,9 @@ class DrawByPoint:
             times = self._times(some, shares)
             powered = np.array([each**self.law.frequency_power for each in shares.tolist()])[:, None]
             dynamic, static = (each if len(each) == 1 else each[some] for each in (self.dynamic, self.static))
-            joules = _dots(counts, self._law_at(some).joules_of(dynamic, static, times, powered))
-            for place, drawn, lasting in zip(some, joules, _dots(counts, times), strict=True):
+            often = counts if counts.ndim == 1 else counts[some]
+            joules = _dots(often, self._law_at(some).joules_of(dynamic, static, times, powered))
+            for place, drawn, lasting in zip(some, joules, _dots(often, times), strict=True):
                 limit, window = of[place]
                 try:
                     asked[place] = looks[place].send((drawn, limit * max(lasting + rest[place], window)))
@@ -298,4 +306,6 @@ class DrawByPoint:
 
 def _dots(counts: Array, rows: Array) -> list[float]:
     """The product of counts with each row: one by one, as a product with all of them would add up in another order."""
-    return [float(counts @ row) for row in rows]
+    if counts.ndim == 1:
+        return [float(counts @ row) for row in rows]
+    return [float(one @ row) for one, row in zip(counts, rows, strict=True)]

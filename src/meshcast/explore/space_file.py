@@ -16,7 +16,8 @@ from meshcast.explore.shape import ModelShape
 from meshcast.explore.space import HARDWARE, MODEL, SETTING, Space, SpaceAxis
 from meshcast.hardware import Document, named_with_changes, read_document, resolve
 from meshcast.options import check_fidelity, option_places
-from meshcast.zoo import Plan, hint, model_named
+from meshcast.programs import setting_value
+from meshcast.zoo import SERVE, Builder, Plan, hint, model_named
 
 SCHEMA = "meshcast.space/1"
 SEARCHES = ("best", "exhaustive", "tpe", "nsga2")
@@ -82,6 +83,7 @@ class _SpaceReader:
             raise self._wrong(("on",), "a space says what it runs on", 'on = "dgx-h100", or a list')
         for name, value in self._table("set"):
             self._into(asked["settings"], name, SETTING + name, value, ("set", name), (str, int, float, bool))
+        self._check_settings(named if isinstance(named, list) else [named])
         places = option_places()
         for name, value in self._table("options"):
             if name not in places and name != "stack":
@@ -167,6 +169,29 @@ class _SpaceReader:
         for name in names:
             if isinstance(name, str) and ":" not in name and model_named(name) is None and not Path(name).exists():
                 raise self._wrong(("model",), f"no model or file {name!r}", hint(name))
+
+    def _check_settings(self, models: list[Any]) -> None:
+        """Refuses settings that a model has not, and values that are none of theirs: each alone, in every mode that is asked."""
+        settings = {name: value if isinstance(value, list) else [value] for name, value in self._table("set")}
+        modes = settings.pop("mode", [None])
+        for model in models:
+            builder = model_named(model) if isinstance(model, str) else None
+            if builder is None:
+                continue  # a file or a function says itself what it takes
+            for mode in modes:
+                if mode == SERVE:
+                    continue  # two programs, with settings of both
+                around = {"mode": mode} if mode is not None else {}
+                self._check_setting(builder, "mode", list(around.values()), {})
+                for name, values in settings.items():
+                    self._check_setting(builder, name, values, around)
+
+    def _check_setting(self, builder: Builder, name: str, values: list[Any], around: dict[str, Any]) -> None:
+        for value in values:
+            try:
+                builder.settled({**around, name: setting_value(str(value))})
+            except MeshcastError as error:
+                raise self._wrong(("set", name), error.message, error.fix or "") from None
 
     def _range(self, value: Mapping[str, Any], place: tuple[str, ...]) -> list[str]:
         try:

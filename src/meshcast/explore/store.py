@@ -24,10 +24,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import VERSION, UsageError, not_written, whole_files, write_whole
+from meshcast.base import VERSION, MeshcastError, UsageError, not_written, whole_files, write_whole
 from meshcast.explore.kept_points import POINTS, KeptOutcomes, ordered
 from meshcast.explore.point import Outcome, Point
-from meshcast.explore.space import Space
+from meshcast.explore.space import HARDWARE, Space
+from meshcast.hardware import swept_numbers
 
 TABLE, SPACE, SUMMARY, ENVIRONMENT = "points.parquet", "space.toml", "summary.json", "environment.json"
 ANOTHER = "name another folder: -o DIR"
@@ -119,9 +120,21 @@ class RunStore:
         """Writes the table and the summary; the names of the files that there are (of a run without a point, no points)."""
         write_whole(self.path / SUMMARY, (json.dumps(summary, allow_nan=False, indent=1) + "\n").encode())
         written = [POINTS, SUMMARY] if (self.path / POINTS).exists() else [SUMMARY]
-        if write_table(self.path / TABLE, lambda: (row_of(point, outcome) for point, outcome in ordered(self.path))):
+        if write_table(
+            self.path / TABLE,
+            lambda: ({**row_of(point, outcome), **_numbers(point)} for point, outcome in ordered(self.path)),
+        ):
             written.append(TABLE)
         return written
+
+
+def _numbers(point: Point) -> dict[str, float]:
+    """The numbers that a point's hardware has otherwise than what it starts from, as columns: to sort, group and plot by."""
+    on = point.asked.get("on")
+    try:
+        return {f"{HARDWARE}{key}": value for key, value in (swept_numbers(on) if isinstance(on, str) else {}).items()}
+    except MeshcastError:  # which the point says itself
+        return {}
 
 
 def space_digest(space: Space) -> str:

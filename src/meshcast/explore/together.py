@@ -116,6 +116,10 @@ class _Batch:
             for side in parted.sides():
                 found |= self.outcomes(hardware_at(cluster, side), places[side])
             return found
+        except OneByOneError:
+            if len(places) == len(self._clusters):
+                raise
+            return dict.fromkeys(places.tolist())  # what does not fit is said in words, which the others have none of
         return {place: self._of(row, number, place) for number, place in enumerate(places.tolist())}
 
     def _of(self, row: Outcome, number: int, place: int) -> Outcome:
@@ -125,4 +129,6 @@ class _Batch:
             return float(column.values[number])
 
         values = {each.name: mapped(getattr(row, each.name), here) for each in fields(row)}
+        if values["capacity_bytes"] is not None:
+            values["capacity_bytes"] = int(values["capacity_bytes"])  # bytes are whole ones
         return Outcome(**{**values, "device": self._clusters[place].device.name})

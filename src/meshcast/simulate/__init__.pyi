@@ -61,6 +61,8 @@ from meshcast.simulate.pipelines.schedule import PassWork as PassWork
 from meshcast.simulate.pipelines.schedule import PipelineSchedule as PipelineSchedule
 from meshcast.simulate.pipelines.schedule import Task as Task
 from meshcast.simulate.pipelines.simulation import simulate_pipeline as simulate_pipeline
+from meshcast.simulate.points_run import Kernels as Kernels
+from meshcast.simulate.points_run import PointsRun as PointsRun
 from meshcast.simulate.rank import Rank as Rank
 from meshcast.simulate.replay import rank_again as rank_again
 from meshcast.simulate.scheduling import Scheduler as Scheduler
@@ -76,4 +78,3 @@ from meshcast.simulate.timeline import Slowdown as Slowdown
 from meshcast.simulate.timeline import Span as Span
 from meshcast.simulate.timeline import Timeline as Timeline
 from meshcast.simulate.timeline import stream_of as stream_of
-from meshcast.simulate.written import Kernels as Kernels

@@ -112,7 +112,7 @@ def events_alone(
     """Streams that slow each other, from event to event; loops and branches have the device to themselves."""
     events = _EventsAlone(block, lengths, estimates, rates)
     now = waited = 0.0
-    for part, index in _parts_of(block, order):
+    for part, index in parts_of(block, order):
         if part:
             now = events.run(part, now)
         if index is not None:
@@ -134,7 +134,7 @@ BlocksAlone = dict[int, tuple[tuple[int, tuple[int, ...]], ...]]
 _PARTS: KeptBeside[tuple[tuple[BlocksAlone, int | None], ...]] = KeptBeside(of_program=16)
 
 
-def _parts_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[tuple[BlocksAlone, int | None], ...]:
+def parts_of(block: BlockPlan, order: tuple[int, ...]) -> tuple[tuple[BlocksAlone, int | None], ...]:
     """Kernels up to each step that takes all streams, with that step; those behind the last of them with none."""
     return _PARTS.of(block, order, lambda: tuple(_found_parts(chain_of(block, order))))
 

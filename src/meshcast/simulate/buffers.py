@@ -9,8 +9,12 @@ assignment makes them:
 - a carried value and the next iteration's, unless the old one is still read when the new one is written: then the new
   one has a buffer of its own until the iteration ends;
 - an elementwise pass and an operand of the same size that dies there, if that is all its kernel returned: XLA:GPU looks
-  for the operand's own instruction, which a library call's or a multi-output fusion's tuple hides. On TPUs there are no
-  library calls, and every result of a pass may be written over an operand.
+  for the operand's own instruction, which a library call's or a multi-output fusion's tuple hides (heap_simulator.cc). A
+  result of the program has memory of its own, and what is put there first is asked for by where it was last seen, behind
+  its tuple (LiveRangeInterferes of buffer_assignment.cc): there it does not matter who returned it. On TPUs there are no
+  library calls, and every result of a pass may be written over an operand;
+- a sort's results and its operands, one by one, but for CUB's, which has two arrays; a solver's first result and its first
+  operand, as `output_operand_aliases` of its call says (hlo_dataflow_analysis.cc, CanShareOperandBufferWithUser).
 
 An output that takes a donated argument's memory has to wait until nobody reads the argument any more: if it is written
 before, it lives in a buffer of its own until the end, and is copied then. Buffers of loop bodies and branches live
@@ -25,9 +29,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from meshcast.hardware import Device
-from meshcast.lower import BranchStep, CostKey, Kernel, KernelKind, LoopStep, Schedule, Step, writes_over
+from meshcast.lower import (
+    BranchStep,
+    CostKey,
+    Kernel,
+    KernelKind,
+    LoopStep,
+    Schedule,
+    Step,
+    sorted_by_radix,
+    writes_over,
+)
 from meshcast.simulate.scratch import kernel_needs
-from meshcast.workload import Tensor
+from meshcast.workload import DTYPE_BITS, SortGeometry, Tensor
 
 
 class KernelNeeds(Protocol):
@@ -47,6 +61,8 @@ class LiveBuffer:
     held: bool = False  # argument, output or carried value: somebody else accounts for it
     output: bool = False  # held as an output with memory of its own: that is free until `start`
     value: int | None = None  # that it was made for; None of what a kernel needs while it runs
+    over: tuple[int, ...] = ()  # of an output: values that it may be written over at `start`
+    before: int | None = None  # of a product's scratch: the result that an epilogue makes of it, element by element
 
 
 def lifetimes(
@@ -122,6 +138,7 @@ class _Lifetimes:
         self._tensors = tensors
         self._aliases = aliases
         self._device = device
+        self._on_tpu = device is not None and device.kind == "tpu"
         self._single: set[int] = set()  # values that are all their kernel returns: others may be written over them
         self._scratches: dict[CostKey, tuple[int, bool]] = {}  # bytes of scratch, and whether it is a library's call
         self._now = 0
@@ -133,11 +150,13 @@ class _Lifetimes:
         for value in set(schedule.outputs):
             if value not in live:
                 continue  # a constant, in memory already
-            output = live[value]
+            output, writer = live[value], writers.get(value)
             if value not in self._aliases:
                 output.output = output.held
+                if isinstance(writer, Kernel) and writer.name != "copy" and not self._on_tpu:
+                    output.over = tuple(v for v in writer.reads if writes_over(writer, v, value))
                 continue
-            argument, writer = live[self._aliases[value]], writers.get(value)
+            argument = live[self._aliases[value]]
             while isinstance(writer, Kernel) and writer.updates:  # in place: who wrote the buffer first is what counts
                 writer = writers.get(writer.updates[0])
             elementwise = isinstance(writer, Kernel) and writer.kind in (KernelKind.LOOP_FUSION, KernelKind.REDUCTION)
@@ -198,7 +217,10 @@ class _Lifetimes:
             known = self._scratches[kernel.cost_key] = self._needs(kernel, device, tuned=self._tuned)
         size, library = known
         if size:
-            self._buffers.append(LiveBuffer(size, self._now, self._now))
+            result = (
+                kernel.writes[0] if kernel.kind is KernelKind.GEMM and kernel.vector_flops and kernel.writes else None
+            )
+            self._buffers.append(LiveBuffer(size, self._now, self._now, before=result))
         if not library and len(kernel.writes) == 1:
             self._single.add(kernel.writes[0])
 
@@ -218,8 +240,10 @@ class _Lifetimes:
         if step.updates:
             pairs = zip(step.writes, step.updates, strict=False)
             return {result: live[target] for result, target in pairs if target in live}
-        if self._device is not None and self._device.kind == "tpu":
+        if self._on_tpu:
             return self._written_over(step, dying, live)
+        if step.kind in (KernelKind.SORT, KernelKind.SOLVER):
+            return self._done_in_place(step, dying, live)
         if step.kind not in (KernelKind.LOOP_FUSION, KernelKind.REDUCTION) or dying.isdisjoint(step.reads):
             return {}
         found = {}
@@ -234,6 +258,18 @@ class _Lifetimes:
                     dying.discard(value)
                     break
         return found
+
+    def _done_in_place(self, step: Kernel, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
+        """Dying operands of a sort, each for the result of its place; of a solver, the first."""
+        shape = step.geometry
+        if isinstance(shape, SortGeometry) and (shape.top or sorted_by_radix(shape, DTYPE_BITS.get(step.dtype, 32))):
+            return {}
+        pairs = zip(step.reads, step.writes if step.kind is KernelKind.SORT else step.writes[:1], strict=False)
+        return {
+            result: live[value]
+            for value, result in pairs
+            if value in dying and not live[value].held and live[value].size == self._tensors[result].bytes
+        }
 
     def _written_over(self, step: Kernel, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
         """Dying operands of a pass over elements, each for one result of its size."""

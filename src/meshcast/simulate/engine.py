@@ -16,14 +16,14 @@ block has two lengths: `all`, after which another can begin, and `last`, when it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from meshcast.base import Group, KeptBeside, larger
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import CostKey, Kernel, LoopStep, LoweredProgram, Step
-from meshcast.simulate.block_times import Placed, place
+from meshcast.simulate.block_times import Order, Placed, place
 from meshcast.simulate.contention import Contention, SpeedShares
 from meshcast.simulate.critical import critical_path, flattened, shortened
 from meshcast.simulate.executed import Executed, executed
@@ -157,7 +157,9 @@ class RankRun:
             lengths = [
                 self.kernel(step)
                 if isinstance(step, Kernel)
-                else costliest([self.length(body) for body in bodies]).at_least(self.copying(step)).times(_trips(step))
+                else costliest([self.length(body) for body in bodies])
+                .at_least(self.copying(step))
+                .times(trips_of(step))
                 for step, bodies in zip(block.steps, block.bodies, strict=True)
             ]
             placed = place(block, lengths, self.estimates(block), self.rates)
@@ -166,20 +168,24 @@ class RankRun:
 
     def executed(self, plan: BlockPlan) -> Executed:
         """Every kernel of a plan with how often it runs, in the order in which they start: of branches the longer one."""
+        return self.executed_in(plan, lambda block: self.placed(block).order)
+
+    def executed_in(self, plan: BlockPlan, order_of: Callable[[BlockPlan], Order]) -> Executed:
+        """The same where blocks run in given orders."""
         taken: list[int] = []
         waiting = [plan]
         while waiting:
             block = waiting.pop()
-            taken.append(block.orders.index(self.placed(block).order))
+            taken.append(block.orders.index(order_of(block)))
             for bodies in filter(None, block.bodies):
                 body = self._longest(bodies)
                 assert body is not None
                 taken.append(next(number for number, each in enumerate(bodies) if each is body))
                 waiting.append(body)
-        return executed(plan, tuple(taken), lambda: self._walked(plan))
+        return executed(plan, tuple(taken), lambda: self._walked(plan, order_of))
 
-    def _walked(self, block: BlockPlan, count: int = 1) -> Iterator[tuple[Kernel, int]]:
-        around = [(iter(self.placed(block).order), block, count)]
+    def _walked(self, block: BlockPlan, order_of: Callable[[BlockPlan], Order]) -> Iterator[tuple[Kernel, int]]:
+        around = [(iter(order_of(block)), block, 1)]
         while around:
             order, block, count = around[-1]
             index = next(order, None)
@@ -190,7 +196,7 @@ class RankRun:
             if isinstance(step, Kernel):
                 yield step, count
             elif (body := self._longest(block.bodies[index])) is not None:
-                around.append((iter(self.placed(body).order), body, count * _trips(step)))
+                around.append((iter(order_of(body)), body, count * trips_of(step)))
 
     def _longest(self, bodies: Sequence[BlockPlan]) -> BlockPlan | None:
         """The body of a loop, or of branches the first of those that take longest."""
@@ -315,7 +321,7 @@ class RankRun:
                 copying.append((start, end))
                 energy += estimate.energy
             else:
-                body, trips = inner[index], _trips(block.steps[index])
+                body, trips = inner[index], trips_of(block.steps[index])
                 occupied.append((start, end))
                 nested += body.breakdown * trips
                 energy += body.energy * trips
@@ -373,7 +379,8 @@ def _can_contend(block: BlockPlan) -> bool:
     return (block.concurrent and not block.copies) or any(_can_contend(b) for inner in block.bodies for b in inner)
 
 
-def _trips(step: Step) -> int:
+def trips_of(step: Step) -> int:
+    """How often a step runs in a row."""
     return step.trips if isinstance(step, LoopStep) else 1
 
 

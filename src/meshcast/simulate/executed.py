@@ -36,6 +36,12 @@ class Executed:
         return tuple((kernel, n) for kernel, n in self.kernels if kernel.matrix_flops)
 
     @cached_property
+    def sums_exactly(self) -> bool:
+        """Whether sums of FLOPs are the same in any order: whole numbers, and no sum of them beyond what a float counts to."""
+        parts = [(n, flops) for k, n in self.multiplying for flops in (k.matrix_flops, k.redundant_flops)]
+        return all(float(flops).is_integer() for _, flops in parts) and sum(n * flops for n, flops in parts) < 2**53
+
+    @cached_property
     def launches(self) -> int:
         """Kernels of a step that its schedule shows."""
         return sum(n for _, n in self.kernels)
@@ -51,7 +57,7 @@ class Executed:
         return round(sum(n * k.collective.sent_bytes for k, n in self.kernels if k.collective is not None))
 
 
-_EXECUTED: KeptBeside[Executed] = KeptBeside(of_program=2)  # times take few ways through each
+_EXECUTED: KeptBeside[Executed] = KeptBeside(of_program=8)  # times take few ways through each
 
 
 def executed(plan: BlockPlan, taken: tuple[int, ...], walked: Callable[[], Iterable[tuple[Kernel, int]]]) -> Executed:

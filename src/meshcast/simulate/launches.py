@@ -10,6 +10,8 @@ A schedule has one kernel for a call of cuFFT, cuSOLVER or CUB, and for a sort o
   (`EmitSort` in llvm_emitter.cc).
 - cuDNN splits the sum of a filter's gradient, which is over all positions of all images, and adds the parts up by another kernel;
   of grouped layers it clears the result before. Of 303 such calls on an H200 230 have at least one further launch.
+- A prefix sum is taken of windows of 16, then of their sums likewise until 16 are left, each in a kernel; another adds them up
+  (reduce_window_rewriter.cc), in the kernel that reads the result unless that is returned.
 - A loop that ends on data copies the answer of its condition to the host before every turn (while_thunk.cc).
 - cuSOLVER factorises panels of 16 columns of a very tall matrix by a tree over blocks of rows, and rebuilds their Householder
   vectors: 28 launches a panel in two programs of 16,384 x 64 and 32,832 x 64.
@@ -29,14 +31,17 @@ from meshcast.hardware import Device
 from meshcast.lower import (
     CostKey,
     Kernel,
+    KernelKind,
     LoopStep,
     LoweredProgram,
     Schedule,
     is_filter_gradient_call,
+    scan_levels,
+    short_name,
     sorted_by_radix,
     summing_launches,
 )
-from meshcast.workload import DTYPE_BITS, Convolution, Factorisation, SortGeometry, Transform, element_bytes
+from meshcast.workload import DTYPE_BITS, Convolution, Factorisation, Reduction, SortGeometry, Transform, element_bytes
 
 FFT_BLOCK = 1 << 15  # numbers of a dimension that one block transforms
 FFT_PASS = 512  # numbers that a pass of several transforms at once
@@ -89,6 +94,7 @@ _HIDDEN: KeptBeside[int] = KeptBeside()
 
 def _hidden_launches(lowered: LoweredProgram, cores: int, architecture: str) -> int:
     known: dict[CostKey, int] = {}
+    returned = frozenset(lowered.schedule.outputs)
     hidden = summing_launches(lowered, cores, architecture)
     hidden += _questions(lowered.schedule, {loop.label for loop in lowered.workload.data_loops})
     for kernel, count in lowered.schedule.walk():
@@ -97,6 +103,8 @@ def _hidden_launches(lowered: LoweredProgram, cores: int, architecture: str) -> 
             if inside is None:
                 inside = known[kernel.cost_key] = launches_inside(kernel)
             hidden += count * (inside - 1)
+        elif isinstance(kernel.geometry, Reduction) and _is_prefix_sum(kernel):
+            hidden += count * _prefix_sum(kernel, kernel.geometry, returned)
     return hidden
 
 
@@ -113,6 +121,16 @@ def launches_inside(kernel: Kernel) -> int:
         case Convolution() as shape if is_filter_gradient_call(shape):
             return 2 + (max(shape.batch_groups, shape.feature_groups) > 1)
     return 1
+
+
+def _is_prefix_sum(kernel: Kernel) -> bool:
+    return kernel.kind is KernelKind.REDUCTION and any(short_name(name) == "reduce_window" for name in kernel.ops)
+
+
+def _prefix_sum(kernel: Kernel, shape: Reduction, returned: frozenset[int]) -> int:
+    """Launches besides one: a kernel for each level of windows, and one that adds up what nobody else could."""
+    levels = scan_levels(max(shape.shape[d] for d in shape.dims))
+    return levels if not returned.isdisjoint(kernel.writes) else max(0, levels - 1)
 
 
 def _questions(schedule: Schedule, asking: set[str]) -> int:

@@ -134,7 +134,7 @@ def outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:
     left: list[LiveBuffer] = []
     for buffer in sorted(free, key=lambda b: -b.size):
         for index in range(bisect_left(sizes, buffer.size), len(memories)):
-            if memories[index].takes(buffer.start, buffer.end):
+            if memories[index].takes(buffer):
                 break
         else:
             left.append(buffer)
@@ -144,13 +144,24 @@ def outside_outputs(buffers: list[LiveBuffer]) -> list[LiveBuffer]:
 class _Memory:
     """An output's memory, with the spans of moments in which somebody uses it: none overlaps another."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_ends", "_output", "_starts")
 
     def __init__(self, output: LiveBuffer) -> None:
+        self._output = output
         self._starts, self._ends = [output.start], [output.end]
 
-    def takes(self, start: int, end: int) -> bool:
-        """Takes the place from `start` to `end` if it was free then; whether it was."""
+    def takes(self, buffer: LiveBuffer) -> bool:
+        """Takes the place for a buffer if it is free as long as that lives; whether it was.
+
+        The output may be written over a value of its size that is read for it alone at that moment, a product that its epilogue
+        is computed from among them, which was there a moment before.
+        """
+        start, end = buffer.start, buffer.end
+        output = self._output
+        if buffer.before is not None and buffer.before == output.value and buffer.size <= output.size:
+            start, end = start - 1, end - 1
+        if end == output.start > start and buffer.value in output.over and buffer.size == output.size:
+            end -= 1
         behind = bisect_right(self._starts, end)
         if behind and self._ends[behind - 1] >= start:
             return False

@@ -3,7 +3,7 @@
 XLA gives every call of a library a workspace as a further result, alive while the call runs:
  - cuBLAS: 32 MiB from Hopper on, 4 MiB before (matmul_utils / gemm_rewriter.cc);
  - cuDNN attention, backward: dQ in f32 and a row sum per query;
- - cuDNN convolutions: what `lower/convolutions.py` pads there.
+ - cuDNN convolutions: what `lower/convolutions.py` pads there, other copies and partial sums (`convolution_workspaces.py`).
 A product whose K is split has its partial sums, and copies of its operands where K has no equal parts (`lower/splits.py`); a
 product of bytes that are not K-major has a transposed copy, a small vector-matrix product its single products.
 XLA's own sort works on its result; a stable one has the elements' places as a further result (stable_sort_expander.cc). CUB's
@@ -32,6 +32,7 @@ from meshcast.lower import (
     sorted_by_radix,
     split_parts,
 )
+from meshcast.simulate.convolution_workspaces import workspace_bytes
 from meshcast.workload import DTYPE_BITS, Attention, Convolution, Gemm, SortGeometry, element_bytes
 
 WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
@@ -56,6 +57,8 @@ def scratch_bytes(kernel: Kernel, device: Device, *, tuned: bool = True) -> int:
         case Attention() as shape if shape.backward:
             rows = shape.batch * shape.heads * shape.q_len
             return 4 * rows * (shape.head_dim + 1)
+        case Convolution() as shape if kernel.kind is KernelKind.CONVOLUTION and device.vendor.lower() == "nvidia":
+            return workspace_bytes(shape, device.cores)
         case SortGeometry(top=None) as shape:
             return _sort(kernel, shape)
     return 0
@@ -98,7 +101,9 @@ def needs_once_timed(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[in
 
 def _before_epilogue(kernel: Kernel, shape: Gemm, device: Device) -> int:
     """Bytes of cuBLAS's call and a pass for the epilogue: first the workspace, then the product that the pass reads."""
-    if not kernel.vector_flops or shape.lhs_dtype != SPLIT_FROM_EPILOGUE or not _can_call(shape, device):
+    if not kernel.vector_flops or len(kernel.ops) == 1:  # arithmetic without another op is done on operands, by Triton
+        return 0
+    if shape.lhs_dtype != SPLIT_FROM_EPILOGUE or not _can_call(shape, device):
         return 0
     product = int(shape.batch * shape.m * shape.n * element_bytes(shape.out_dtype))
     return max(_workspace(device), product) if _cublas_wins(shape, device) else 0
@@ -123,6 +128,8 @@ def calls_cublas(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool = T
 
 
 def _can_call(shape: Gemm, device: Device) -> bool:
+    if min(element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype)) < 1:
+        return False  # cuBLAS multiplies no integers of less than a byte, nor of two widths
     return device.vendor.lower() == "nvidia" and shape.groups == 1 and not is_summed(shape) and not is_tiny(shape)
 
 
@@ -154,11 +161,11 @@ def _product(kernel: Kernel, shape: Gemm, device: Device, *, tuned: bool) -> int
         return int(shape.batch * shape.m * shape.n * shape.k * element_bytes(shape.lhs_dtype))
     parts = split_parts(shape, device.cores, device.architecture) if tuned else 1  # cuBLAS sums in its workspace
     partial = partial_bytes(shape, parts) + padded_bytes(shape, parts)
+    left, right = element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype)
+    transposed = 0.0  # operands of a byte or less are turned along K first, as they are stored
+    if max(left, right) <= 1:
+        transposed += 0 if shape.lhs_contracting_minor else shape.batch * shape.m * shape.k * left
+        transposed += 0 if shape.rhs_contracting_minor else shape.batch * shape.k * shape.n * right
     if not calls_cublas(kernel, shape, device, tuned=tuned):
         return max(partial, _before_epilogue(kernel, shape, device))
-    workspace = _workspace(device)
-    if element_bytes(shape.lhs_dtype) > 1:
-        return partial + workspace
-    transposed = 0 if shape.lhs_contracting_minor else shape.batch * shape.m * shape.k
-    transposed += 0 if shape.rhs_contracting_minor else shape.batch * shape.k * shape.n
-    return partial + workspace + transposed
+    return partial + _workspace(device) + int(transposed)

@@ -7,9 +7,6 @@ results is a straight line of arithmetic, which is compiled into one function (`
 in the same order, so that its answers are those of the simulation to the last bit; and where a comparison comes out otherwise,
 it gives up, as the simulation would have gone another way from there.
 
-The same lines are done for many points at once (`TapeColumns`), each number an array with a place for each point: then a
-comparison does not give up, but notes at which points it has come out as it did.
-
 This is what tracing compilers do (Gal et al., "Trace-based just-in-time type specialization", PLDI 2009): one way through the
 code, with guards where others branch off.
 """
@@ -17,14 +14,11 @@ code, with guards where others branch off.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from meshcast.base import Sign, Standing, number_of
+from meshcast.base import Sign, Standing
 
 MOST_LINES = 20_000  # of a tape: more take longer to compile than a sweep would save
 
@@ -124,27 +118,21 @@ class Tape:
             self.names[name] = thing
         return name
 
-    def named(self, text: str, asked: Asked, used: tuple[str, ...] = ()) -> str:
-        """The name of whatever an expression gives.
-
-        Args:
-            text: The expression.
-            asked: The same as a function, of the arguments and of what is used.
-            used: Names in it.
-        """
+    def named(self, text: str, used: tuple[str, ...] = ()) -> str:
+        """The name of whatever an expression gives, in which some names are used."""
         name = self._known.get(text)
         if name is None:
             name = self._known[text] = f"t{len(self._known)}"
-            self._write((name, text, asked, used))
+            self._write((name, text, None, used))
         return name
 
-    def number(self, text: str, value: float, asked: Asked, used: tuple[str, ...] = ()) -> Number:
+    def number(self, text: str, value: float, used: tuple[str, ...] = ()) -> Number:
         """The number that an expression gives, with its value this time."""
-        return Number(self, self.named(text, asked, used), value)
+        return Number(self, self.named(text, used), value)
 
     def argument(self, text: str, value: float) -> Number:
         """The number that an argument is, the first for which that is asked."""
-        return self.number(text, value, lambda arguments, _: arguments[text])
+        return self.number(text, value)
 
     def operation(self, left: Number | float, sign: str, right: Number | float, value: float) -> Number:
         """A number made of two."""
@@ -169,9 +157,9 @@ class Tape:
             self._write(("", key[0], sign if came_out else OTHERWISE[sign], key[2]))
         return came_out
 
-    def checked(self, text: str, came_out: bool, asked: Asked, used: tuple[str, ...]) -> bool:
+    def checked(self, text: str, came_out: bool, used: tuple[str, ...]) -> bool:
         """Whether a condition holds, as it does this time."""
-        name = self.named(text, asked, used)
+        name = self.named(text, used)
         if (name, came_out) not in self._known:
             self._known[name, came_out] = ""
             self._write(("", name, "==", came_out))
@@ -226,7 +214,7 @@ class Tape:
 def _alone(line: Line) -> str:
     """A line as Python does it with floats."""
     name, left, sign, right = line
-    if callable(sign):
+    if sign is None:
         return f"{name} = {left}"
     one, other = _written(left), _written(right)
     if not name:
@@ -239,127 +227,17 @@ def _alone(line: Line) -> str:
 def _takes(line: Line) -> tuple[str, ...]:
     """The names that a line uses."""
     _, left, sign, right = line
-    if callable(sign):
+    if sign is None:
         assert isinstance(right, tuple)
         return right
     return tuple(each for each in (left, right) if isinstance(each, str))
 
 
-class TapeColumns:
-    """A tape's lines on arrays, with a place for each point: no function is compiled, and each line is one operation of NumPy."""
-
-    def __init__(self, tape: Tape, lines: int, first: object, whole: object) -> None:
-        """A tape whose first lines give one result, and all of them another."""
-        self._results = first, whole
-        used = {each.name for result in self._results for each in _numbers(result)}
-        needed, early = tape.needed(used), {id(line) for line in tape.lines[:lines]}
-        self._places: dict[str, int] = {}
-        self._constants: list[Any] = []
-        self._first: list[_TapeStep] = []
-        self._rest: list[_TapeStep] = []
-        self._conditions: tuple[list[int], list[int]] = ([], [])
-        for line in needed:
-            before = id(line) in early
-            work = self._work(line)
-            (self._first if before else self._rest).append(work)
-            if not line[0]:
-                self._conditions[0 if before else 1].append(work.place)
-
-    def run(self, points: int, arguments: dict[str, Any], begun: Slots | None = None, *, whole: bool) -> Along:
-        """The lines done at some points.
-
-        Args:
-            points: How many there are.
-            arguments: What the names are that lines use and no line makes.
-            begun: What the first lines came to, where these were done already.
-            whole: Whether the result of all lines is asked for, and not that of the first ones.
-        """
-        slots: Slots = list(self._constants) if begun is None else begun
-        kept = np.ones(points, dtype=bool)
-        parts = zip((self._first, self._rest), self._conditions, strict=True)
-        for number, (works, conditions) in enumerate(parts):
-            if number or begun is None:
-                for do, left, right, place in works:
-                    if right is not None:
-                        slots[place] = do(slots[left], slots[right])
-                    else:
-                        slots[place] = do(arguments, slots)
-            for place in conditions:
-                kept &= slots[place]
-            if not whole or not kept.any():
-                break
-        return Along(kept, self._remade(self._results[whole], slots) if kept.any() else None, slots)
-
-    def _work(self, line: Line) -> _TapeStep:
-        name, left, sign, right = line
-        place = self._new(name)
-        if not callable(sign):
-            return _TapeStep(DOES[sign], self._place(left), self._place(right), place)
-        assert isinstance(right, tuple)
-        used = [self._places[each] for each in right]
-        ask: Any = sign
-        return _TapeStep(lambda arguments, slots: ask(arguments, [slots[each] for each in used]), 0, None, place)
-
-    def _new(self, name: str = "", value: Any = None) -> int:
-        self._constants.append(value)
-        if name:
-            self._places[name] = len(self._constants) - 1
-        return len(self._constants) - 1
-
-    def _place(self, operand: object) -> int:
-        if isinstance(operand, str):
-            return self._places[operand]
-        return self._new(value=operand)
-
-    def _remade(self, thing: Any, slots: Sequence[Any]) -> Any:
-        """An object with the numbers of these points."""
-        if isinstance(thing, Number):
-            return number_of(slots[self._places[thing.name]])
-        if isinstance(thing, tuple):
-            return tuple(self._remade(each, slots) for each in thing)
-        if is_dataclass(thing) and not isinstance(thing, type) and _has_numbers(thing):
-            return type(thing)(**{each.name: self._remade(getattr(thing, each.name), slots) for each in fields(thing)})
-        return thing
-
-
-Slots = list[Any]
-
-
-class Along(NamedTuple):
-    """What comes of some points along a tape.
-
-    Attributes:
-        kept: At which of them conditions come out as they did.
-        result: What holds for these; None where there are none.
-        slots: What every line came to.
-    """
-
-    kept: Any
-    result: Any
-    slots: Slots
-
-
-class _TapeStep(NamedTuple):
-    """One line: what is done with which places, and where the result goes; without a second place it asks the arguments."""
-
-    do: Callable[..., Any]
-    left: int
-    right: int | None
-    place: int
-
-
-# What is named (nothing by a condition); an operand, a sign and an operand, or an expression, what asks for it, and names in it.
+# What is named (nothing by a condition); an operand, a sign and an operand, or an expression, no sign, and names in it.
 Operand = str | float
-Asked = Callable[[dict[str, Any], Sequence[Any]], Any]
-Line = tuple[str, Operand, str | Asked, Operand | tuple[str, ...]]
+Line = tuple[str, Operand, str | None, Operand | tuple[str, ...]]
 
 OTHERWISE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-# Python's own operators: of numbers that are the same at all points they take a tenth of what NumPy's functions do. But a
-# quotient by nothing, at points that go another way, is no error.
-DOES: dict[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": np.divide, "min": np.minimum, "max": np.maximum,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
 
 
 def _numbers(thing: object) -> Iterator[Number]:

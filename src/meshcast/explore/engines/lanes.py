@@ -7,7 +7,8 @@ taken to die of it, and it is answered by that.
 Works of a family that take milliseconds each are handed over many at a time, in the order of their source: points that differ in
 their hardware alone cost less than handing one over does, and neighbours in a space share what a worker keeps. A bundle takes
 about `BUNDLE_S`, or has `LEAST` of quick ones, so that long works go one by one, and little is lost where a worker dies or
-somebody interrupts. Works whose worker has died go one by one from there on: none is blamed for another.
+somebody interrupts. Towards the end they are shared out among all, but not in bundles so small that each costs as much as
+a whole one. Works whose worker has died go one by one from there on: none is blamed for another.
 
 A worker without works takes some of another's, of a family that is new to both first. One that the other has begun costs the
 worker what its first work took: its programs are made again, which may take as long as fifty works whose programs are there.
@@ -34,6 +35,9 @@ BUNDLE_S = 2.0
 QUICK_S = 0.4  # of a work that is handed over with at least so many others, however busy the machine is:
 LEAST = 128  # such points differ in their hardware alone, and are worked out together (`explore.together`)
 MOST = 256  # works of a bundle
+GROWTH = 64  # times as many as before: points that are worked out together cost little more than one of them does
+# Works of a bundle that are shared out no further when nothing comes behind them, for the same reason, and their seconds.
+AT_THE_END, AT_THE_END_S = 32, 0.5
 LATEST = 64  # works whose time says what others will take
 
 
@@ -75,6 +79,7 @@ class Lanes:
         self._until = [0.0] * count  # when each should be done with what it does
         self._since = [0.0] * count  # when each had nothing to do last
         self._sizes: dict[str, int] = {}  # works of a family's next bundle
+        self._paces: dict[str, float] = {}  # seconds of one of its latest works
         self._most = 1  # the largest of them
 
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
@@ -145,16 +150,17 @@ class Lanes:
         return _median(self._latest)
 
     def _note(self, bundle: _Bundle, seconds: float) -> None:
-        """How many works of a family go together next, by what these took; at most four times as many as now."""
+        """How many works of a family go together next, by what these took; at most `GROWTH` times as many as now."""
         items, family = bundle.items, bundle.family
         if bundle.begins:
             self._first[family] = seconds
         else:
             self._latest.append(seconds / len(items))
+            self._paces[family] = seconds / len(items)
         fitting = int(BUNDLE_S * len(items) / seconds) if seconds > 0 else MOST
         if seconds < QUICK_S * len(items):
             fitting = max(fitting, LEAST)
-        size = self._sizes[family] = max(1, min(MOST, fitting, 4 * len(items)))
+        size = self._sizes[family] = max(1, min(MOST, fitting, GROWTH * len(items)))
         self._most = max(self._most, size)
 
     def _lane(self, work: SearchWork, waiting: list[deque[_Item]]) -> int:
@@ -181,7 +187,7 @@ class Lanes:
         family = first.work.family
         size = 1 if first.alone or not family else self._sizes.get(family, 1)
         if exhausted:
-            size = min(size, 1 + (len(fullest) - 1) // self._count)
+            size = min(size, max(self._undivided(family), 1 + (len(fullest) - 1) // self._count))
         step = 1 if own else -1
         end = place + step
         while 0 <= end < len(fullest) and abs(end - place) < size and _goes_with(fullest[end], family):
@@ -196,6 +202,11 @@ class Lanes:
         begins = bool(family) and lane not in begun
         begun.add(lane)
         return _Bundle(items, family, begins)
+
+    def _undivided(self, family: str) -> int:
+        """How many works of a family are better done by one worker than by several."""
+        seconds = self._paces.get(family)
+        return min(AT_THE_END, int(AT_THE_END_S / seconds)) if seconds else 1
 
     def _to_take(self, lane: int, owner: int, queue: deque[_Item], *, exhausted: bool) -> int | None:
         """The place of what a lane takes of the owner's works; None where it had better wait for works of its own.

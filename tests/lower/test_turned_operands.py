@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.lower import Kernel, LoweredProgram
+from meshcast.lower.coalescing import is_tiled
 from meshcast.lower.memory_order import as_written, lies_together, reshaped, transposed
-from meshcast.workload.graph import Gemm
+from meshcast.lower.rewriting import LAID_OUT_ANEW
+from meshcast.workload import Cost, Gemm, Op, OpKind, Tensor
 from tests.lower.programs import kernels, lower_function, spec
 
 
@@ -139,3 +141,54 @@ def test_a_product_that_others_read_as_well_is_transposed() -> None:
 
     lowered = lower_function(both, spec(384, 256), spec(1024, 256))
     assert len(turning(lowered)) == 1
+
+
+def test_grouped_softmax_is_turned_across_its_heads() -> None:
+    """Scores lie as (keys, queries, group): the next product wants the group before the queries, and no tile has three rows."""
+
+    def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        weights = jax.nn.softmax(jnp.einsum("bqhgd,bkhd->bhgqk", q, k).astype(jnp.float32), axis=-1)
+        return jnp.einsum("bhgqk,bkhd->bqhgd", weights.astype(jnp.bfloat16), v)
+
+    def heads(*shape: int) -> jax.ShapeDtypeStruct:
+        return spec(*shape, dtype="bfloat16")
+
+    given = heads(1, 512, 8, 3, 128), heads(1, 512, 8, 128), heads(1, 512, 8, 128)
+    scores = 8 * 3 * 512 * 512
+    (turned,) = [
+        kernel for kernel in turning(lower_function(attention, *given))
+        if kernel.written_bytes == 2 * scores
+    ]  # fmt: skip
+    # A sector of 32 bytes for every score that it reads, of two bytes each (as XLA compiles it: a loop, no tiles).
+    assert turned.fetched_bytes >= 16 * 2 * scores
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tiled"),
+    [
+        ("bfloat16", {2, 4, 5, 6, 8, 10, 12, 13, 14, 15, 16}),
+        ("float32", {16}),
+        ("int8", {2, 4, 8, 10, 12, 15, 16}),
+    ],
+)
+def test_short_runs_of_narrow_elements_are_packed(dtype: str, tiled: set[int]) -> None:
+    """As XLA 0.11.2 compiles (8, 512, 512, run) transposed by (0, 3, 2, 1)."""
+    short = {"bfloat16": "bf16", "float32": "f32", "int8": "i8"}[dtype]
+    for run in range(2, 17):
+        tensors = [Tensor((8, 512, 512, run), short), Tensor((8, run, 512, 512), short)]
+        cost = Cost(kind=OpKind.TRANSPOSE, dtype=short, orders=((0, 3, 2, 1),))
+        op = Op(name=LAID_OUT_ANEW, cost=cost, operands=(0,), results=(1,))
+        assert is_tiled(op, tensors) is (run in tiled), run
+
+
+def test_arithmetic_of_two_products_is_done_in_one_order() -> None:
+    """Both products write (heads, rows, columns), the first one is read under other names: the second is turned to lie so."""
+
+    def both(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> jax.Array:
+        first = jnp.swapaxes(jnp.einsum("hid,hjgd->hijg", a, b), 1, 3)  # (h, g, j, i), which lies as (h, i, j, g)
+        second = jnp.einsum("hgjd,hid->hgji", c, d)
+        return jnp.einsum("hgji,hid->hgjd", jax.nn.softmax(first, axis=3) * second, d)
+
+    given = spec(8, 128, 64), spec(8, 256, 3, 64), spec(8, 3, 256, 64), spec(8, 128, 64)
+    turned = turning(lower_function(both, *given))
+    assert [kernel.written_bytes for kernel in turned] == [4 * 8 * 3 * 256 * 128] * 2  # and what the last product reads

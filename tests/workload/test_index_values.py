@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.estimate.gpu.picks import Picks, picks_of
+from meshcast.lower import lower_hlo
 from meshcast.programs import capture
 from meshcast.workload import Indexed, OpKind, Workload, read_workload
 from tests.lower.programs import spec
@@ -48,6 +49,37 @@ def test_token_types_of_zeros_all_fall_on_one_row() -> None:
     workload = gradient(loss, spec(2, 64, dtype="bfloat16"), spec(8, 128, 64, dtype="bfloat16"))
     assert [shape.counts for shape in scatters(workload)] == [(1024,)]
     assert not workload.warnings
+
+
+def test_what_xla_compiled_is_counted_as_well() -> None:
+    """Its program is one device's, but positions in it are the whole program's."""
+    compiled = lower_hlo("""HloModule m, is_scheduled=true
+
+%added (a: bf16[], b: bf16[]) -> bf16[] {
+  %a = bf16[] parameter(0)
+  %b = bf16[] parameter(1)
+  ROOT %sum = bf16[] add(%a, %b)
+}
+
+%fused (table: bf16[4,64], more: bf16[1024,1,64]) -> bf16[4,64] {
+  %table = bf16[4,64]{1,0} parameter(0)
+  %at = s32[1024,1]{1,0} iota(), iota_dimension=0
+  %last = s32[] constant(2)
+  %lasts = s32[1024,1]{1,0} broadcast(%last), dimensions={}
+  %rows = s32[1024,1]{1,0} minimum(%at, %lasts)
+  %more = bf16[1024,1,64]{2,1,0} parameter(1)
+  ROOT %s = bf16[4,64]{1,0} scatter(%table, %rows, %more), update_window_dims={1,2}, inserted_window_dims={},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%added
+}
+
+ENTRY %main (t: bf16[4,64], m: bf16[1024,1,64]) -> bf16[4,64] {
+  %t = bf16[4,64]{1,0} parameter(0)
+  %m = bf16[1024,1,64]{2,1,0} parameter(1)
+  ROOT %f = bf16[4,64]{1,0} fusion(%t, %m), kind=kInput, calls=%fused
+}
+""")
+    shapes = [kernel.geometry for kernel, _ in compiled.schedule.walk()]
+    assert [shape.counts for shape in shapes if isinstance(shape, Indexed)] == [(1022, 1, 1)]
 
 
 def test_nothing_is_said_of_rows_that_are_all_out_of_bounds() -> None:

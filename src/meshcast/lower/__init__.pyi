@@ -32,6 +32,8 @@ from meshcast.lower.overlap_choices import NOTHING_PAIRED as NOTHING_PAIRED
 from meshcast.lower.overlap_choices import OVERLAP_CHOICES as OVERLAP_CHOICES
 from meshcast.lower.overlap_choices import Overlap as Overlap
 from meshcast.lower.overwriting import writes_over as writes_over
+from meshcast.lower.prefix_sums import SCANNED as SCANNED
+from meshcast.lower.prefix_sums import scan_levels as scan_levels
 from meshcast.lower.products import is_summed as is_summed
 from meshcast.lower.products import is_tiny as is_tiny
 from meshcast.lower.radix_sorts import sorted_by_radix as sorted_by_radix

@@ -22,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Literal, NamedTuple
 
+from meshcast.lower.coalescing import is_tiled
+from meshcast.lower.rewriting import LAID_OUT_ANEW
 from meshcast.workload import Op, OpKind, Tensor, element_bytes
 
 SECTOR = 32  # bytes
@@ -30,7 +32,8 @@ APART = 64  # runs between two that are picked: none shares a sector with anothe
 BLOCK_RESULTS = 512  # of a thread block, which finds in its L1 cache what it has fetched
 _CUTTING = frozenset({OpKind.SLICE, OpKind.TRANSPOSE})
 _WALKING = _CUTTING | {OpKind.GATHER}
-Transposes = Literal["loop", "inner", "none"]  # those that threads walk across: all, all but the last ones, or none
+# Those that threads walk across: all, all but the last ones, those between two layouts that tiles do not turn, or none.
+Transposes = Literal["loop", "inner", "anew", "none"]
 # Read where they write, each element once; what a thread sums it goes over itself.
 _PASSING = frozenset({OpKind.ELEMENTWISE, OpKind.MOVE, OpKind.REDUCE})
 
@@ -93,7 +96,8 @@ def fetched_shares(
         if kind is OpKind.SLICE:
             own = _shorter(own, _sliced(op, tensors))
         elif kind is OpKind.TRANSPOSE and walked != "none":
-            own = own if not last.isdisjoint(op.results) else _shorter(own, _transposed(op, tensors))
+            skipped = not last.isdisjoint(op.results) or (walked == "anew" and not _is_walked_anew(op, tensors))
+            own = own if skipped else _shorter(own, _transposed(op, tensors))
         elif kind is OpKind.GATHER:
             own = _picked(op, own, tensors)
         elif kind is OpKind.BROADCAST:
@@ -118,6 +122,11 @@ def fetched_shares(
                 if share > 1 or own.picked:
                     found[place, position] = Fetched(share * again if own.picked else share, own.picked)
     return found
+
+
+def _is_walked_anew(op: Op, tensors: Sequence[Tensor]) -> bool:
+    """Whether a transpose of a modelled kernel moves anything, and no tile in shared memory turns it."""
+    return op.name == LAID_OUT_ANEW and not is_tiled(op, tensors)
 
 
 def last_transposes(members: Sequence[Member], results: AbstractSet[int]) -> set[int]:

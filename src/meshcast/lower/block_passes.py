@@ -41,7 +41,6 @@ from meshcast.lower.small_kernels import clears_first, memset
 from meshcast.lower.strides import is_counter, with_kept_strides
 from meshcast.lower.top_k import is_sorted_whole, with_sorted_tops
 from meshcast.lower.updates import kept_targets
-from meshcast.lower.vector_products import has_vectors, with_summed_vectors
 from meshcast.lower.whole_functions import is_written_out, with_whole_functions
 from meshcast.workload import Attention, Op, OpKind
 
@@ -141,19 +140,9 @@ def mask_groups(draft: BlockDraft) -> None:
     draft.ops = with_masked_groups(draft.ops, draft.values)
 
 
-def has_vector_products(draft: BlockDraft) -> bool:
-    """Whether a block has batches of products with vectors."""
-    return any(map(has_vectors, draft.costs))
-
-
-def sum_vector_products(draft: BlockDraft) -> None:
-    """`with_summed_vectors`."""
-    draft.ops = with_summed_vectors(draft.ops, draft.values)
-
-
 def has_counters(draft: BlockDraft) -> bool:
     """Whether a block numbers elements in 64 bits."""
-    return OpKind.GENERATE in draft.kinds and any(map(is_counter, draft.ops))
+    return OpKind.GENERATE in draft.kinds and any(map(is_counter, draft.costs))
 
 
 def keep_strides(draft: BlockDraft) -> None:

@@ -42,7 +42,7 @@ def fused_kernel(
     cold: bool = False,
     results: Sequence[int] = (),
     elemental: bool = False,
-    walked: Transposes = "none",
+    walked: Transposes = "anew",
     name: str = "",
 ) -> Kernel:
     """The kernel that computes `members` together.
@@ -211,18 +211,28 @@ def _pieces(root: Op, members: Sequence[Member], tensors: Sequence[Tensor]) -> t
 
 
 def _rearranged(members: Sequence[Member], inside: set[int], read: Mapping[int, float]) -> tuple[int, ...]:
-    """Places among the values read from outside of those that anything but arithmetic leads to a result from."""
+    """Places among the values read from outside of those that anything but arithmetic leads to a result from.
+
+    A reduction is done before other results are written, but for one that is spread over its rows again: Triton's programs for
+    rows are no elementwise path to XLA.
+    """
     found: set[int] = set()
+    spread: set[int] = set()  # what broadcasts read, and what leads to it by arithmetic
     for op, operands in reversed(members):
         if op.cost.kind is OpKind.ELEMENTWISE:
             if found and not found.isdisjoint(op.results):
                 found.update(operands)
+            if spread and not spread.isdisjoint(op.results):
+                spread.update(operands)
         elif op.cost.kind in IN_PLACE:
             found.update(operands[len(op.results) :])
         elif op.cost.kind is OpKind.REDUCE:
-            continue  # is done before other results are written
+            if not spread.isdisjoint(op.results):
+                found.update(operands)
         elif operands:
             found.update(operands)
+            if op.cost.kind is OpKind.BROADCAST:
+                spread.update(operands)
     if found <= inside:
         return ()
     return tuple([place for place, value in enumerate(read) if value in found])

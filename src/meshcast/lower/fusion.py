@@ -29,7 +29,7 @@ from meshcast.lower.diamonds import diamonds
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
 from meshcast.lower.fusion_times import Reads, Repeating, Work, cycles_of, root_rates, takes_in, work_of_values
 from meshcast.lower.growing import ASKING_OTHERWISE, Growing, Predicate, asked_elements, is_indexable
-from meshcast.lower.products import epilogue_fits, is_plain
+from meshcast.lower.products import complicated_values, epilogue_fits
 from meshcast.lower.rewriting import KEPT_ROW, turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.lower.single_exits import single_exits
@@ -136,8 +136,10 @@ class _Sweep:
                     readers[value] = [index]
 
         self._work = self._work_of_values() if rules.timed else {}
-        has_products = OpKind.GEMM in kinds
-        self._complicated = self._complicated_values() if has_products and rules.plain_epilogues else set()
+        self._complicated: set[int] = set()
+        if OpKind.GEMM in kinds and rules.plain_epilogues:
+            producing = [kind in FUSIBLE_PRODUCERS for kind in self._kinds]
+            self._complicated = complicated_values(self._ops, producing, self._operands, self._pinned)
 
     def owners(self, index: int) -> frozenset[int]:
         """Roots of the fusions that compute an op; its readers have been asked before."""
@@ -191,6 +193,7 @@ class _Sweep:
             found.asking[root] = self._roots[root], 1
             if self._rules.timed:
                 found.set_rates(root_rates(op, space, self._least_elements, self._tensors))
+                found.spoil(self._spoiled.get(root, ORDERLY).alone)
                 found.cycles = cycles_of(op, self._tensors, by_constant=False) * space
                 found.moved = dict(zip(operands, op.cost.operand_bytes, strict=False))
                 found.read = sum(found.moved.values())
@@ -347,17 +350,6 @@ class _Sweep:
             return False
         self._products.add(root)
         return True
-
-    def _complicated_values(self) -> set[int]:
-        """Values not in memory that take more than plain arithmetic on such as are: slices, transposes, functions."""
-        found: set[int] = set()
-        pinned = self._pinned
-        for op, kind, operands in zip(self._ops, self._kinds, self._operands, strict=True):
-            if kind not in FUSIBLE_PRODUCERS or not pinned.isdisjoint(op.results):
-                continue
-            if not is_plain(op) or not found.isdisjoint(operands):
-                found.update(op.results)
-        return found
 
     def _worth_repeating(self, index: int, times: int) -> bool:
         op = self._ops[index]

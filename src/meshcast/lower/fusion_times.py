@@ -7,7 +7,8 @@ their reads of its operands, and its arithmetic once for every element that they
 XLA lets them hide behind arithmetic in turn: it decides while readers are still small. An op that is repeated brings along the
 ops that lead to it alone, which XLA has fused with it by then. A single element that is spread over others is loaded for each of
 them from a cache, by a kernel's blocks at their rate: 8 ns for each constant of a pass over up to 200,000 elements, which keeps
-hashes of random numbers apart from what asks for them at several places, and microseconds in reductions of few blocks.
+hashes of random numbers apart from what asks for them at several places, and microseconds in reductions of few blocks. So is an
+array that is spread along further dimensions, a vector over the columns of the matrix that it is multiplied with.
 
 Cycles an element are those that XLA measured on an H100 (hlo_op_profiles_data.h), 3 where it knows none. Clock, lanes and memory
 rate are a Hopper's: a lowering knows the kind of its device alone, and what is decided goes by ratios of times that hardly
@@ -41,7 +42,7 @@ BYTES_PER_S = 4.8e12
 _CACHE_SPEEDUP = 2.5 * 8  # kL2CacheSpeedup and kL1CacheSpeedup
 _SPREAD_BYTES = 4.0  # of most of what is spread
 MOST_SPREAD = 128  # single elements that are told apart: more are dear enough
-SPREADING = 16  # times the bytes that it reads an op writes, from which on it spreads them
+SPREADING = 16  # times the elements that it reads a broadcast has, from which on it spreads them
 PLAIN_CYCLES = 16.0  # of a few comparisons
 _NONE: frozenset[int] = frozenset()
 OVERLAP = 0.95
@@ -120,7 +121,8 @@ class Work(NamedTuple):
         own: Cycles for each of its elements, of the op that makes it.
         chain: The same, with the ops that lead to it alone.
         read: Bytes that those ops and this one read.
-        spread: Single elements that those ops and this one take for each of theirs: constants, above all.
+        spread: Single elements, and arrays that are broadcast to `SPREADING` times their size or more, that those ops and this
+            one take for each of theirs: constants, above all.
         own_spread: How many of these the op takes that makes it.
     """
 
@@ -154,6 +156,7 @@ def work_of_values(
         exits: The single exit of each op (`single_exits`).
     """
     constants, splats = known.constants, known.splats
+    splats = splats | _spread_arrays(members, tensors)
     found: dict[int, Work] = {}
     cycles: dict[tuple[int, str, bool], float] = {}  # by cost, which most ops of a long program share, and name
     # exit -> values that lead to it alone, each with what it takes to have it from memory
@@ -192,6 +195,17 @@ def work_of_values(
     return found
 
 
+def _spread_arrays(members: Mapping[int, tuple[Op, Reads]], tensors: Sequence[Tensor]) -> frozenset[int]:
+    """Broadcasts of arrays to many times their size."""
+    spread: set[int] = set()
+    for op, _ in members.values():
+        if op.cost.kind is OpKind.BROADCAST and len(op.operands) == 1:
+            result = op.results[0]
+            if SPREADING * tensors[op.operands[0]].elements <= tensors[result].elements:
+                spread.add(result)
+    return frozenset(spread)
+
+
 # A fusion that would take an op in, how many of its elements the fusion asks for, and at how many places.
 Repeating = tuple[Growing, int, int]
 
@@ -213,7 +227,7 @@ def takes_in(
     read = 0
     for _, size in reads:
         read += size
-    if evaluated > elements:  # repeated
+    if evaluated > elements or _is_crowded(readers, elements):  # repeated, or all of it in few lanes
         cycles, behind = work.chain, max(0.0, work.read - read)  # what the chain reads besides
         spread = _SPREAD_BYTES * len(work.spread)  # loaded for an element
     else:
@@ -261,10 +275,14 @@ def takes_in(
         return False
     for (fusion, asked, copies), more in zip(readers, grown, strict=True):
         fusion.grow(result, asked * work.own, copies, more)
-        if loaded.inside > fusion.loaded:
-            fusion.bytes_per_s *= fusion.loaded / loaded.inside
-            fusion.loaded = loaded.inside
+        fusion.spoil(loaded.inside)
     return True
+
+
+def _is_crowded(readers: Sequence[Repeating], elements: int) -> bool:
+    """Whether a fusion that asks for an op has fewer lanes than a kernel of its own: what leads to it comes along by then."""
+    alone = arithmetic_rate(elements)
+    return any([2 * fusion.rate < alone for fusion, _, _ in readers])
 
 
 def root_rates(

@@ -73,6 +73,12 @@ class Growing:
         """An op joins."""
         self._joined.append((op, operands))
 
+    def spoil(self, loaded: float) -> None:
+        """Has so many bytes loaded for one that is needed, where that is more than before."""
+        if loaded > self.loaded:
+            self.bytes_per_s *= self.loaded / loaded
+            self.loaded = loaded
+
     def set_rates(self, rates: tuple[float, float, float]) -> None:
         """Cycles and bytes a second, from memory and from caches."""
         self.rate, self.bytes_per_s, self.cached_per_s = rates

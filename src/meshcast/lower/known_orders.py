@@ -42,6 +42,7 @@ class KnownOrders:
         self.views = views
         self.buffer = buffer
         self._made: dict[int, MemoryOrder | None] = {}
+        self._depth: dict[int, int] = {}  # of arithmetic: ops between a value and the product that began it
 
     def note(self, op: Op) -> None:
         """Remembers what a product or arithmetic has written."""
@@ -58,12 +59,28 @@ class KnownOrders:
                 # Of a batch XLA keeps the order that it is written in (GpuLayoutAssignment::SetDotLayout).
                 self._made[result] = as_written(shape, columns=None if batch else len(own))
             return
+        source = self.deepest(op)
+        if source is not None:
+            lying = self.of(source)
+            assert lying is not None
+            self._made[result] = lying._replace(swapped=lying.order)
+            self._depth[result] = self._depth.get(source, 0) + 1
+
+    def deepest(self, op: Op) -> int | None:
+        """The operand in whose order arithmetic is done: the one that most is computed in already, the first of several."""
+        found: int | None = None
+        shape = self.tensors[op.results[0]].shape
         for value in op.operands:
-            if value not in self.fixed and self.tensors[value].shape == shape:
-                lying = self.of(value)
-                if lying is not None:
-                    self._made[result] = lying._replace(swapped=lying.order)
-                    return
+            if value in self.fixed or self.tensors[value].shape != shape or self.of(value) is None:
+                continue
+            if found is None or self._depth.get(value, 0) > self._depth.get(found, 0):
+                found = value
+        return found
+
+    def follow(self, value: int, lead: int) -> None:
+        """Notes that a value was turned to lie as another one does."""
+        self._made[value] = self.of(lead)
+        self._depth[value] = self._depth.get(lead, 0)
 
     def of(self, value: int) -> MemoryOrder | None:
         """How a value lies, through views."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from meshcast.lower.rewriting import ValueTypes, moved
-from meshcast.lower.vector_products import is_summed_in_batches
+from meshcast.lower.vector_products import is_vector_product
 from meshcast.workload import Block, Op, OpKind, Tensor
 
 Order = tuple[int, ...]  # dimensions longer than one, outermost first in memory, numbered as they are written
@@ -110,7 +110,7 @@ def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Or
     wanted: dict[int, Order] = {}
     for op in reversed(ops):
         kind = op.cost.kind
-        if kind is OpKind.GEMM and not is_summed_in_batches(op):
+        if kind is OpKind.GEMM and not is_vector_product(op):
             for value, order in zip(op.operands, op.cost.orders, strict=False):
                 long = _in_memory(value, order, tensors)
                 if list(long) != sorted(long):

@@ -9,6 +9,10 @@ as they are stored, and scales as small as they are.
 
 Every tile of rows widens all weights again: Marlin gains what the bytes promise up to 16 or 32 rows and little beyond a few times
 that. With more than `MAX_ROWS` rows the weights are widened once, by a kernel of their own, and the product is cuBLAS'.
+
+Integers that are widened to integers of at most a byte are taken in with any number of rows: nothing but a shift and a mask is
+between them, no library has a product of two widths, and the Triton product that has the tile in registers anyway widens it
+there, beside the units for matrices (as CUTLASS' mixed inputs do). The product is then one of operands of two types.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ class Stored:
     dtype: str
     reads: tuple[tuple[int, int], ...]
     vector_flops: float
+    unpacked: bool = False  # integers of fewer bits than the product's, and nothing else: no matter how many rows
 
 
 def stored_weights(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: Mapping[int, int]) -> dict[int, Stored]:
@@ -59,9 +64,11 @@ def _converted(op: Op, tensors: Sequence[Tensor], buffer: Mapping[int, int]) -> 
     if not op.name.endswith(".convert"):
         return None
     source, result = op.operands[0], tensors[op.results[0]]
+    reads = ((buffer.get(source, source), tensors[source].bytes),)
+    if is_unpacking(tensors[source].dtype, result.dtype):
+        return Stored(dtype=tensors[source].dtype, reads=reads, vector_flops=op.cost.vector_flops, unpacked=True)
     if element_bytes(tensors[source].dtype) > 1 or element_bytes(result.dtype) <= 1 or tensors[source].dtype == "i1":
         return None
-    reads = ((buffer.get(source, source), tensors[source].bytes),)
     return Stored(dtype=tensors[source].dtype, reads=reads, vector_flops=op.cost.vector_flops)
 
 
@@ -93,9 +100,12 @@ def with_weights_as_stored(op: Op, stored: Mapping[int, Stored], buffer: Mapping
     gemm = op.cost.geometry
     if not stored or not isinstance(gemm, Gemm) or len(op.operands) != 2 or len(op.cost.operand_bytes) != 2:
         return op
+    op = _with_unpacked_operands(op, gemm, stored, buffer)
+    gemm = op.cost.geometry
+    assert isinstance(gemm, Gemm)
     for place, rows in ((1, gemm.m), (0, gemm.n)):
         weights = stored.get(buffer.get(op.operands[place], op.operands[place]))
-        if weights is None or rows > MAX_ROWS:
+        if weights is None or weights.unpacked or rows > MAX_ROWS:
             continue
         (first, size), *rest = weights.reads
         operands, moved = list(op.operands), list(op.cost.operand_bytes)
@@ -108,3 +118,30 @@ def with_weights_as_stored(op: Op, stored: Mapping[int, Stored], buffer: Mapping
         )
         return replace(op, operands=(*operands, *(value for value, _ in rest)), cost=cost)
     return op
+
+
+def is_unpacking(stored: str, widened: str) -> bool:
+    """Whether a conversion is one of integers of less than a byte to ones of more bits, of at most a byte."""
+    narrow, wide = element_bytes(stored), element_bytes(widened)
+    return (
+        narrow < wide <= 1 and all(dtype.lstrip("su").startswith("i") for dtype in (stored, widened)) and stored != "i1"
+    )
+
+
+def _with_unpacked_operands(op: Op, gemm: Gemm, stored: Mapping[int, Stored], buffer: Mapping[int, int]) -> Op:
+    """A product of integers that reads either operand in the bits that it is stored in."""
+    operands, moved, types = list(op.operands), list(op.cost.operand_bytes), [gemm.lhs_dtype, gemm.rhs_dtype]
+    for place, value in enumerate(op.operands):
+        packed = stored.get(buffer.get(value, value))
+        if packed is not None and packed.unpacked:
+            operands[place], moved[place] = packed.reads[0]
+            types[place] = packed.dtype
+    if tuple(operands) == op.operands:
+        return op
+    geometry = replace(gemm, lhs_dtype=types[0], rhs_dtype=types[1])
+    return replace(
+        op,
+        operands=tuple(operands),
+        equal=(),
+        cost=replace(op.cost, operand_bytes=tuple(moved), geometry=geometry),
+    )

@@ -168,9 +168,9 @@ XLA_GPU = PassTable(
         _MASKED,
         _Block(
             "vector products",
-            "batches of products with vectors are reductions; before layouts are wanted by them",
-            block.sum_vector_products,
-            block.has_vector_products,
+            "products with vectors are reductions; before layouts are wanted by them",
+            product.sum_vector_products,
+            product.has_vector_products,
         ),
         _Block(
             "swapped products",
@@ -231,6 +231,12 @@ XLA_GPU = PassTable(
         ),
         *_SINGLE,
         _BUFFERS,
+        _Block(
+            "cut operands",
+            "ReLUs of what is kept anyway are computed inside the products that read them; on buffers, before fusion",
+            product.cut_operands,
+            product.may_cut_operands,
+        ),
         _Block(
             "computed updates",
             "updates of slices that may be computed inside what reads them are passes over elements; on buffers, before fusion",

@@ -18,7 +18,7 @@ from meshcast.workload import Gemm, Op, OpKind, Reduction, Tensor
 
 
 def with_products_order(
-    ops: Sequence[Op], kept: Set[int], buffer: dict[int, int], tensors: Sequence[Tensor]
+    ops: Sequence[Op], kept: Set[int], buffer: dict[int, int], views: dict[int, Op], tensors: Sequence[Tensor]
 ) -> list[Op]:
     """The ops without such transposes, and with reductions along the dimensions that lie so in memory.
 
@@ -26,6 +26,7 @@ def with_products_order(
         ops: The ops of a block, in order, without views.
         kept: Values that are needed after the block.
         buffer: What a view's value shows; gets the transposes that are left out.
+        views: The ops whose results are views; gets those that rename dimensions, so that how they lie is known behind them.
         tensors: Types of all values.
     """
     products = {value: op for op in ops if op.cost.kind is OpKind.GEMM for value in op.results}
@@ -50,6 +51,7 @@ def with_products_order(
             buffer[op.results[0]] = buffer.get(op.operands[0], op.operands[0])
             if not _swaps_operands(op, product, readers, needed, tensors):
                 along |= found
+                views[op.results[0]] = op
     if gone:  # what was a view of a transpose is one of the product
         buffer.update({view: buffer[shown] for view, shown in buffer.items() if shown in gone})
     return [_along(op, along) for op in ops if not gone.intersection(op.results)]

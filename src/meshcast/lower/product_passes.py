@@ -1,11 +1,13 @@
-"""What the passes that concern products' orders do to a block; `pass_tables.py` has them among the others."""
+"""What the passes that concern products and their orders do to a block; `pass_tables.py` has them among the others."""
 
 from __future__ import annotations
 
+from meshcast.lower.cut_operands import CUT, with_cut_operands
 from meshcast.lower.draft import BlockDraft
 from meshcast.lower.product_order import with_products_order
 from meshcast.lower.swapped_products import with_swapped_products
 from meshcast.lower.turned_operands import with_turned_operands
+from meshcast.lower.vector_products import has_vectors, with_summed_vectors
 from meshcast.workload import OpKind
 
 
@@ -43,4 +45,25 @@ def turn_operands(draft: BlockDraft) -> None:
 
 def order_products(draft: BlockDraft) -> None:
     """`with_products_order`."""
-    draft.ops = with_products_order(draft.ops, draft.kept, draft.buffer, draft.values.tensors)
+    views = draft.program.aliases.views
+    draft.ops = with_products_order(draft.ops, draft.kept, draft.buffer, views, draft.values.tensors)
+
+
+def has_vector_products(draft: BlockDraft) -> bool:
+    """Whether a block has products with vectors."""
+    return any(map(has_vectors, draft.costs))
+
+
+def sum_vector_products(draft: BlockDraft) -> None:
+    """`with_summed_vectors`."""
+    draft.ops = with_summed_vectors(draft.ops, draft.values, draft.program.aliases.transposed)
+
+
+def may_cut_operands(draft: BlockDraft) -> bool:
+    """Whether a block has products, and maxima that may lead to them."""
+    return draft.kinds >= {OpKind.GEMM, OpKind.ELEMENTWISE} and any(op.name == CUT for op in draft.ops)
+
+
+def cut_operands(draft: BlockDraft) -> None:
+    """`with_cut_operands`."""
+    draft.ops, draft.operands = with_cut_operands(draft.ops, draft.operands, draft.live_out, draft.values.tensors)

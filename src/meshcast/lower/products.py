@@ -9,7 +9,7 @@ from meshcast.workload import Gemm, Op, OpKind, Tensor, element_bytes
 
 # Operands as large as the result that an epilogue may read besides it: a residual, a mask and its alternative.
 MAX_EPILOGUE_OPERANDS = 2
-# Multiply-adds (dot_strength_reduction.cc).
+# Multiply-adds, of one of a batch (dot_strength_reduction.cc).
 SMALL_VECTOR_PRODUCT = 10_000_000
 # Elements of both operands, of one of a batch, below which a product stays a loop (xla_gpu_gemm_rewrite_size_threshold).
 TINY_PRODUCT = 100
@@ -45,7 +45,7 @@ def is_summed(gemm: Gemm) -> bool:
     """
     if min(gemm.m, gemm.n) > 1:
         return False
-    return gemm.precision in _ABOVE_DEFAULT or gemm.batch * gemm.m * gemm.n * gemm.k < SMALL_VECTOR_PRODUCT
+    return gemm.precision in _ABOVE_DEFAULT or gemm.m * gemm.n * gemm.k < SMALL_VECTOR_PRODUCT
 
 
 def is_tiny(gemm: Gemm) -> bool:
@@ -59,6 +59,26 @@ def is_tiny(gemm: Gemm) -> bool:
 def is_plain(op: Op) -> bool:
     """Whether an op may be part of an epilogue."""
     return op.cost.kind in _EPILOGUE and not op.cost.transcendentals
+
+
+def complicated_values(
+    ops: Sequence[Op], producing: Sequence[bool], operands: Sequence[Sequence[int]], pinned: Set[int]
+) -> set[int]:
+    """Values not in memory that take more than plain arithmetic on such as are: slices, transposes, functions.
+
+    Args:
+        ops: The ops of a block, in order.
+        producing: Whether each may be computed inside of what reads it.
+        operands: Theirs, views resolved.
+        pinned: Values that are in memory.
+    """
+    found: set[int] = set()
+    for op, is_producer, read in zip(ops, producing, operands, strict=True):
+        if not is_producer or not pinned.isdisjoint(op.results):
+            continue
+        if not is_plain(op) or not found.isdisjoint(read):
+            found.update(op.results)
+    return found
 
 
 def epilogue_fits(product: Op, root: Op, large: int, tensors: Sequence[Tensor]) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from meshcast.lower.rewriting import KEPT_ROW, ValueTypes, moved
-from meshcast.workload import Op, OpKind
+from meshcast.workload import Cost, Op, OpKind
 
 LARGE_DRAW = 1 << 19  # elements
 _SHORT = 32  # elements of the draw for each of the row's: else to write the row takes longer than to compute it
@@ -29,7 +29,7 @@ def with_kept_strides(ops: Sequence[Op], values: ValueTypes, buffer: Mapping[int
         values: Types, to which the rows are added.
         buffer: What a view's value shows.
     """
-    counting = {op.results[0]: op.cost.orders[0][0] for op in ops if is_counter(op)}
+    counting = {op.results[0]: op.cost.orders[0][0] for op in ops if is_counter(op.cost)}
     made: list[Op] = []
     for op in ops:
         along = next((counting[at] for each in op.operands if (at := buffer.get(each, each)) in counting), None)
@@ -37,9 +37,9 @@ def with_kept_strides(ops: Sequence[Op], values: ValueTypes, buffer: Mapping[int
     return made
 
 
-def is_counter(op: Op) -> bool:
-    """Whether an op writes 64-bit numbers that count up along a dimension; how many they are is the product's to ask."""
-    return op.cost.kind is OpKind.GENERATE and bool(op.cost.orders) and op.cost.dtype in _WIDE
+def is_counter(cost: Cost) -> bool:
+    """Whether an op of this cost writes 64-bit numbers that count up along a dimension; the product asks how many they are."""
+    return cost.kind is OpKind.GENERATE and bool(cost.orders) and cost.dtype in _WIDE
 
 
 def _kept(op: Op, along: int, values: ValueTypes) -> list[Op]:

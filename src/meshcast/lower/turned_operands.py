@@ -5,8 +5,9 @@ dimensions of each must lie together, in order (XLA's DotDecomposer makes one di
 whether a layout serves). Arguments lie as they are written. A product writes (batch, rows, columns), or columns before rows
 with its operands swapped, and arithmetic on that keeps its order; transposes and reshapes only rename. Where the order that
 comes of this does not serve the next product, XLA turns the values in a kernel of its own, together with arithmetic before it:
-queries, keys and values of attention, einsums over several dimensions, spectral transforms. Everything else is written by its
-own kernel as its reader wants it.
+queries, keys and values of attention, einsums over several dimensions, spectral transforms. Arithmetic is done in one order: of
+two products that were written in different ones, one is turned (gradients of a softmax over grouped heads). Everything else is
+written by its own kernel as its reader wants it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ def with_turned_operands(
     left = without_renamings(ops, kept, known, buffer, views)
     turning = _Turning(values, buffer)
     for op in left:
+        if op.cost.kind is OpKind.ELEMENTWISE and len(op.operands) > 1 and len(op.results) == 1:
+            turning.made.append(_in_one_order(op, known, turning))
+            continue
         if op.cost.kind is not OpKind.GEMM or not op.cost.parts or not isinstance(op.cost.geometry, Gemm):
             turning.made.append(op)
             continue
@@ -68,6 +72,45 @@ def with_turned_operands(
                 minor[side] = order[-1] in parts[2]
         turning.made.append(_reading(op, shape, operands, minor))
     return turning.made
+
+
+def _in_one_order(op: Op, known: KnownOrders, turning: _Turning) -> Op:
+    """Arithmetic whose operands all lie as the one that it is done in the order of.
+
+    What is computed of a value that was turned before is computed of that.
+    """
+    if turning.named:
+        operands = tuple([turning.named.get(value, value) for value in op.operands])
+        if operands != op.operands:
+            op = replace(op, operands=operands)
+            known.note(op)
+    lead = known.deepest(op)
+    if lead is None:
+        return op
+    wanted = known.of(lead)
+    assert wanted is not None  # see `deepest`
+    shape = known.tensors[op.results[0]].shape
+    found: dict[int, int] = {}
+    for value in op.operands:
+        if value == lead or value in known.fixed or known.tensors[value].shape != shape:
+            continue
+        lying = known.of(value)
+        if lying is None or _sizes_of_dims(lying) != _sizes_of_dims(wanted):
+            continue
+        atoms = dict(zip(_atoms(wanted), _atoms(lying), strict=True))
+        order = tuple([atoms[atom] for atom in wanted.order])
+        if order not in (lying.order, lying.swapped):
+            found[value] = turning.arranged(op, value, lying, order, shape)
+            known.follow(found[value], lead)
+    return replace(op, operands=tuple([found.get(value, value) for value in op.operands])) if found else op
+
+
+def _atoms(lying: MemoryOrder) -> list[int]:
+    return [atom for dim in lying.dims for atom in dim]
+
+
+def _sizes_of_dims(lying: MemoryOrder) -> list[list[int]]:
+    return [[lying.sizes[atom] for atom in dim] for dim in lying.dims]
 
 
 def _sorted_pairs(op: Op, views: Mapping[int, Op]) -> Parts:
@@ -102,6 +145,7 @@ class _Turning:
 
     def __init__(self, values: ValueTypes, buffer: dict[int, int]) -> None:
         self.made: list[Op] = []
+        self.named: dict[int, int] = {}  # values that arithmetic has asked for in another order, and their names in it
         self._values, self._buffer = values, buffer
         self._versions: dict[
             tuple[int, tuple[int, ...]], dict[Order, int]
@@ -112,17 +156,37 @@ class _Turning:
     ) -> tuple[int, bool]:
         """A value in an order that a product takes, and whether it is summed over what is innermost then."""
         batch, own, summed = parts
+        source, sizes, place, versions = self._as_it_lies(value, lying)
+        places = [[place[atom] for atom in part] for part in parts]
+        order = next((each for each in versions if lies_together(each, places)), None)
+        if order is None:
+            # As the program writes it where that serves, else (batch, rows, columns) (GpuLayoutAssignment::SetDotOperandLayout).
+            order = tuple([place[atom] for atom in _atoms(lying)])
+            if not lies_together(order, places):
+                wanted = (*batch, *own, *summed) if side == 0 else (*batch, *summed, *own)
+                order = tuple([place[atom] for atom in wanted])
+            versions[order] = self._turn(product, source, sizes, order)
+        return versions[order], order[-1] in places[2]
+
+    def arranged(self, op: Op, value: int, lying: MemoryOrder, order: Order, shape: tuple[int, ...]) -> int:
+        """A value of that shape with its atoms in an order."""
+        source, sizes, place, versions = self._as_it_lies(value, lying)
+        wanted = tuple([place[atom] for atom in order])
+        if wanted not in versions:
+            versions[wanted] = self._turn(op, source, sizes, wanted)
+        named = self._values.new(shape, self._values.tensors[source].dtype)
+        self._buffer[named] = versions[wanted]
+        self.named[value] = named
+        return named
+
+    def _as_it_lies(
+        self, value: int, lying: MemoryOrder
+    ) -> tuple[int, tuple[int, ...], dict[int, int], dict[Order, int]]:
+        """A value's buffer, the sizes of its atoms in memory, the place of each, and the versions of it that are made."""
         source = self._buffer.get(value, value)
         sizes = tuple([lying.sizes[atom] for atom in lying.order])
         place = {atom: at for at, atom in enumerate(lying.order)}
-        places = [[place[atom] for atom in part] for part in parts]
-        versions = self._versions.setdefault((source, sizes), {})
-        order = next((each for each in versions if lies_together(each, places)), None)
-        if order is None:  # (batch, rows, columns) of either operand
-            wanted = (*batch, *own, *summed) if side == 0 else (*batch, *summed, *own)
-            order = tuple([place[atom] for atom in wanted])
-            versions[order] = self._turn(product, source, sizes, order)
-        return versions[order], order[-1] in places[2]
+        return source, sizes, place, self._versions.setdefault((source, sizes), {})
 
     def _turn(self, product: Op, source: int, sizes: tuple[int, ...], order: Order) -> int:
         """The transpose of a buffer, of atoms as they lie."""

@@ -2,25 +2,22 @@
 
 `c_bn = sum_k A_bnk x_bk` has nothing to reuse: as a reduction it is one kernel that reads the matrix where it lies, with
 whatever leads to it fused in. XLA's dot strength reduction (dot_strength_reduction.cc) does so for two vectors, and for every
-product whose operands have batches and of which one has no dimension of its own; without batches only for small ones
-(`products.is_summed`). Of these it writes the products first where the matrix is read across its rows and is too large for a
-cache to make up for that; they stay products here. A sum over a single element is a multiplication (algebraic_simplifier.cc).
+product with a vector whose matrix is small, of a batch or not (`products.is_summed`). Whether the products are written first is
+the cost model's to say (`fusion_times`): where few blocks sum columns of a matrix they are. A sum over a single element is a
+multiplication (algebraic_simplifier.cc).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from meshcast.lower.products import is_summed
+from meshcast.lower.products import is_summed, with_swapped_operands
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import Cost, Gemm, Op, OpKind, Reduction
 
-# Elements of a matrix that may be read across its rows: an SM's first cache holds them.
-SMALL_MATRIX = 1 << 16
 
-
-def is_summed_in_batches(op: Op) -> bool:
+def is_vector_product(op: Op) -> bool:
     """Whether a product is one with vectors, or sums over a single element."""
     return has_vectors(op.cost) and len(op.operands) == 2
 
@@ -30,17 +27,15 @@ def has_vectors(cost: Cost) -> bool:
     shape = cost.geometry
     if cost.kind is not OpKind.GEMM or not isinstance(shape, Gemm) or shape.groups > 1:
         return False
-    if shape.k == 1 or max(shape.m, shape.n) == 1:
-        return True
-    if min(shape.m, shape.n) > 1:
-        return False
-    minor = shape.rhs_contracting_minor if shape.n > 1 else shape.lhs_contracting_minor
-    return shape.batch > 1 or (is_summed(shape) and (minor or max(shape.m, shape.n) * shape.k <= SMALL_MATRIX))
+    return shape.k == 1 or max(shape.m, shape.n) == 1 or is_summed(shape)
 
 
-def with_summed_vectors(ops: Sequence[Op], values: ValueTypes) -> list[Op]:
-    """The ops with each such product replaced by a multiplication and the reduction of its result."""
-    return [made for op in ops for made in (_summed(op, values) if is_summed_in_batches(op) else (op,))]
+def with_summed_vectors(ops: Sequence[Op], values: ValueTypes, transposed: Set[int] = frozenset()) -> list[Op]:
+    """The ops with each such product replaced by the vector spread out, a multiplication and a reduction."""
+    made: list[Op] = []
+    for op in ops:
+        made += _summed(with_swapped_operands(op, transposed), values) if is_vector_product(op) else (op,)
+    return made
 
 
 def _summed(op: Op, values: ValueTypes) -> list[Op]:
@@ -54,13 +49,19 @@ def _summed(op: Op, values: ValueTypes) -> list[Op]:
     dims = (shape.batch, free, shape.k) if minor else (shape.batch, shape.k, free)
     matrix, vector = op.operands[side], op.operands[1 - side]
     tensors = values.tensors
-    products = values.new(dims, tensors[matrix].dtype)
+    spread, products = (values.new(dims, tensors[value].dtype) for value in (vector, matrix))
     macs = float(shape.batch * free * shape.k)
+    broadcast = Cost(
+        kind=OpKind.BROADCAST,
+        dtype=tensors[vector].dtype,
+        operand_bytes=(tensors[vector].bytes,),
+        written_bytes=tensors[spread].bytes,
+    )
     multiplied = Cost(
         kind=OpKind.ELEMENTWISE,
         dtype=tensors[matrix].dtype,
         vector_flops=macs,
-        operand_bytes=(tensors[matrix].bytes, tensors[vector].bytes),
+        operand_bytes=(tensors[matrix].bytes, tensors[spread].bytes),
         written_bytes=tensors[products].bytes,
     )
     summed = Cost(
@@ -72,7 +73,8 @@ def _summed(op: Op, values: ValueTypes) -> list[Op]:
         geometry=Reduction(shape=dims, dims=(2,) if minor else (1,)),
     )
     return [
-        replace(op, name="stablehlo.multiply", cost=multiplied, operands=(matrix, vector), results=(products,)),
+        replace(op, name="stablehlo.broadcast_in_dim", cost=broadcast, operands=(vector,), results=(spread,)),
+        replace(op, name="stablehlo.multiply", cost=multiplied, operands=(matrix, spread), results=(products,)),
         replace(op, name="stablehlo.reduce", cost=summed, operands=(products,)),
     ]
 

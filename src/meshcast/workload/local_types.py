@@ -83,8 +83,6 @@ class LocalTypes:
         raise kind(f"values of type {text} are not modelled", where=self._where, fix="use ranked tensors")
 
     def _dtype(self, name: str) -> str:
-        if name.startswith("!quant.uniform<"):  # stored as its integer, whatever the scales
-            name = name[len("!quant.uniform<") :].split(":", 1)[0].split("<", 1)[0]
         if name not in DTYPE_BITS:
             raise UnsupportedError(f"no size is known for the element type {name}", where=self._where)
         return name

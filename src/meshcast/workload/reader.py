@@ -182,7 +182,8 @@ class _Reader(EmittedOps):
             self._emit("meshcast.copy", copy_cost(reading), operands, results, location, ops)
             return
         cost = rule(reading)
-        if name == "stablehlo.scatter" and not self._program.partitioned:
+        # Of a part that we cut out ourselves positions count from its own start; in what XLA compiled they are as they will be.
+        if name == "stablehlo.scatter" and (self._scheduled or not self._program.partitioned):
             cost = self._with_counts(operation, cost)
         self._emit(name, cost, operands, results, location, ops, equal=equal)
 

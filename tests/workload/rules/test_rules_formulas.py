@@ -7,8 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from meshcast.workload.graph import Convolution, Cost, Gemm, Indexed, OpKind, Reduction, Tensor
-from meshcast.workload.rule import OpReading
-from meshcast.workload.rules import RULES
 from meshcast.workload.shapes import SortGeometry, Window
 
 CostOf = Callable[..., Cost]
@@ -58,19 +56,6 @@ def test_complex_arithmetic_is_counted_in_real_flops(cost_of: CostOf) -> None:
 def test_conversion_to_the_same_type_is_free(cost_of: CostOf) -> None:
     assert cost_of("stablehlo.convert", ["tensor<8xf32>"], ["tensor<8xf32>"]).kind is OpKind.VIEW
     assert cost_of("stablehlo.convert", ["tensor<8xf32>"], ["tensor<8xbf16>"]).vector_flops == 8
-
-
-def test_quantisation_works_at_the_float_type() -> None:
-    # jaxlib does not register the quant dialect, so no module with such types parses: the rules are called directly.
-    real, stored = Tensor((16,), "f32"), Tensor((16,), "i8")
-    down = RULES["stablehlo.uniform_quantize"](_reading(operands=(real,), results=(stored,)))
-    assert (down.dtype, down.vector_flops, down.operand_bytes, down.written_bytes) == ("f32", 80, (64,), 16)
-    up = RULES["stablehlo.uniform_dequantize"](_reading(operands=(stored,), results=(real,)))
-    assert (up.dtype, up.vector_flops, up.operand_bytes, up.written_bytes) == ("f32", 48, (16,), 64)
-
-
-def _reading(operands: tuple[Tensor, ...], results: tuple[Tensor, ...]) -> OpReading:
-    return OpReading(name="test", operands=operands, results=results, op=None)
 
 
 # Matrix products.

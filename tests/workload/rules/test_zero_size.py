@@ -10,7 +10,7 @@ import pytest
 
 from meshcast.workload.graph import Cost, Tensor
 from meshcast.workload.rule import OpReading
-from meshcast.workload.rules import RULES, convolution, elementwise, quantised
+from meshcast.workload.rules import RULES, convolution, elementwise
 
 CostOf = Callable[..., Cost]
 
@@ -180,7 +180,7 @@ def _is_free(cost: Cost) -> bool:
 
 def test_every_rule_is_tried() -> None:
     tried = EMPTY.keys() | FROM_NOTHING.keys() | PER_FEATURE.keys() | WITHOUT_SHAPES
-    assert RULES.keys() - tried == elementwise.WEIGHTS.keys() | quantised.RULES.keys()
+    assert RULES.keys() - tried == elementwise.WEIGHTS.keys()
 
 
 @pytest.mark.parametrize("name", sorted(EMPTY))
@@ -205,7 +205,7 @@ def test_statistics_of_nothing(name: str, cost_of: CostOf) -> None:
     assert (cost.vector_flops, cost.transcendentals, cost.written_bytes) == (0, 8, 2 * 8 * 4)
 
 
-@pytest.mark.parametrize("name", sorted(elementwise.WEIGHTS.keys() | quantised.RULES.keys()))
+@pytest.mark.parametrize("name", sorted(elementwise.WEIGHTS))
 def test_elementwise(name: str) -> None:
     empty = Tensor((0, 128), "bf16")
     cost = RULES[name](OpReading(name=name, operands=(empty,) * 3, results=(empty,), op=None))

@@ -81,7 +81,7 @@ def compile_program(
     places = {"library": str(found.library), "toolkit": str(found.toolkit)}
     tell(f"compiling {program.name} for {device.name}")
     entry, kept = compiled_once(
-        _CACHE, made_from, data, lambda: _compiled({**header, **places}, data, program.name, ways, limit),
+        _CACHE, made_from, program, lambda: _compiled({**header, **places}, data, program.name, ways, limit),
         holds=lambda entry: entry.get("unfinished", math.inf) >= limit,
     )  # fmt: skip
     if "unfinished" in entry:

@@ -92,7 +92,7 @@ def compile_program(program: Program, device: Device, *, limit_s: float | None =
     }  # fmt: skip
     data = program.bytecode
     timeout_s = TIMEOUT_S if limit_s is None else limit_s
-    entry, kept = compiled_once(_CACHE, made_from, data, lambda: _compiled(header, data, timeout_s))
+    entry, kept = compiled_once(_CACHE, made_from, program, lambda: _compiled(header, data, timeout_s))
     if "out_of_memory" in entry:
         demand, bound = entry["out_of_memory"]
         raise OutOfMemoryError(demand, bound, entry["message"], where=program.name)

@@ -21,7 +21,6 @@ from meshcast.workload.rules import (
     linalg,
     movement,
     normalisation,
-    quantised,
     ragged,
     reduction,
     regions,
@@ -31,7 +30,7 @@ from meshcast.workload.rules import (
 from meshcast.workload.rules.costs import generated
 
 _TOPICS = (
-    elementwise, movement, gemm, ragged, convolution, reduction, indexing, sorting, linalg, rng, normalisation, quantised,
+    elementwise, movement, gemm, ragged, convolution, reduction, indexing, sorting, linalg, rng, normalisation,
 )  # fmt: skip
 
 

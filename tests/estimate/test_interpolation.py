@@ -26,6 +26,11 @@ def test_measured_places_keep_their_times() -> None:
     assert np.all(answers.nearest == pytest.approx(0, abs=1e-6))
 
 
+def test_what_too_few_rows_judge_spans_as_much_as_the_others_cover() -> None:
+    few = fit(*line(8), common=[True] * 8)
+    assert math.erf(few.quantile / math.sqrt(2)) == pytest.approx(interpolation.COVERED, abs=0.001)
+
+
 def test_between_them_it_follows_the_neighbours() -> None:
     family = fit(*line(), common=[True] * 40)
     queries = np.linspace(0.3, 9.7, 57)[:, None]

@@ -22,7 +22,7 @@ from meshcast.estimate.profiled import Interpolator, InterpolatorRow, Profiled, 
 from meshcast.estimate.profiled.interpolator import load, reference_digest, shipped
 from meshcast.estimate.profiled.reference import FixedCost
 from meshcast.estimate.profiled.silicon import silicon_rows
-from meshcast.estimate.profiled.sources import given_kernels, measured_kernels
+from meshcast.estimate.profiled.sources import digested_files, given_kernels, measured_kernels
 from meshcast.hardware import Device, load_device
 from meshcast.lower import Kernel
 from tests.estimate.conformance import check_conformance, gemm, pass_over
@@ -267,3 +267,10 @@ class TestSilicon:
         assert Profiled().supports(pass_over(8, 8), device).level == "no"
         assert len(list((tmp_path / "cache" / "meshcast" / "profiled").iterdir())) == 1
         assert measured_kernels(load_device("mi300x")) is None
+
+
+def test_what_was_fitted_is_made_again_when_models_or_their_parameters_change() -> None:
+    """Products on TPUs are put in relation to its model, whose numbers are data."""
+    names = {"/".join(str(file).split("/")[-2:]) for file in digested_files()}
+    assert names >= {"tpu/matrix.py", "gpu/gemm.py", "data/tpu.toml", "data/gpu.toml", "profiled/sources.py"}
+    assert names >= {"estimate/products.py", "lower/fusion.py", "measurements/profile.py"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshcast import predict
-from meshcast.estimate import estimate_kernels, load_estimator
+from meshcast.estimate import FittedLines, estimate_kernels, load_estimator
 from meshcast.estimate.scalesim_tpu import ScaleSimTpu, published_model
 from meshcast.evidence.validate.ops.programs import op_program
 from meshcast.evidence.validate.ops.rows import OpRow
@@ -166,3 +167,15 @@ def test_in_a_chain_of_defaults_an_approximation_gives_way() -> None:
     for named, name in ((False, "roofline"), (True, "scalesim-tpu")):
         found = estimate_kernels(lowered, V4, chain, first_named=named)
         assert {answer.estimator for answer in found.by_key.values()} == {name}
+
+
+def test_intervals_are_as_wide_as_the_lines_miss() -> None:
+    # 36.4 % of products: s = ln 1.364 sqrt(pi / 2), 1.645 of them either way; what the lines were not fitted to has twice that.
+    narrow, wide = gemm(256, 256, 256, dtype="f16"), gemm(256, 256, 256)
+    found = ScaleSimTpu().estimate([narrow, wide], V4)
+    spread = 1.364 ** (1.645 * math.sqrt(math.pi / 2))
+    assert found.high / found.time == pytest.approx([spread, spread**2])
+    assert found.time / found.low == pytest.approx([spread, spread**2])
+    fitted = FittedLines(device="tpu-v4", source="here", products=MODEL.products, error=0.05)
+    judged = ScaleSimTpu(fitted).estimate([narrow], V4)
+    assert judged.high[0] / judged.time[0] == pytest.approx(1.05 ** (1.645 * math.sqrt(math.pi / 2)))

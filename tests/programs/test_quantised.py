@@ -35,41 +35,95 @@ def test_arguments_take_their_stored_bits() -> None:
     assert found.arguments == pytest.approx(8 * 32 * 32 * 16 * 4 + 3 * 3 * 16 * 32 / 4 + 320, rel=1e-3)
 
 
-def test_conversions() -> None:
+def ops(*lines: str) -> list[str]:
+    """The ops that lines become, but for constants and what spreads them."""
+    found = [
+        line.partition("stablehlo.")[2].replace('"', " ").replace("(", " ").split()[0] for line in rewritten(*lines)
+    ]
+    return [op for op in found if op not in ("constant", "broadcast_in_dim")]
+
+
+DEQUANTISED = ["convert", "subtract", "multiply"]
+QUANTISED = ["divide", "add", "clamp", "round_nearest_even", "convert"]
+
+
+def test_conversions_are_written_out() -> None:
+    """As the specification defines them; a zero point of 0 takes no op."""
     other = Q8.replace("0.5", "0.25")
-    assert rewritten(f"%1 = stablehlo.uniform_quantize %0 : (tensor<4xf32>) -> tensor<4x{Q8}>") == [
-        "%1 = stablehlo.convert %0 : (tensor<4xf32>) -> tensor<4xi8>"
+    lines = rewritten(f"%1 = stablehlo.uniform_quantize %0 : (tensor<4xf32>) -> tensor<4x{Q8}>")
+    assert ops(f"%1 = stablehlo.uniform_quantize %0 : (tensor<4xf32>) -> tensor<4x{Q8}>") == QUANTISED
+    assert lines[-1].startswith("%1 = ")
+    assert lines[-1].endswith("(tensor<4xf32>) -> tensor<4xi8>")
+    assert ops(f"%1 = stablehlo.uniform_dequantize %0 : (tensor<4x{Q8}>) -> tensor<4xf32>") == DEQUANTISED
+    plain = Q8.replace(":3", "")
+    assert ops(f"%1 = stablehlo.uniform_dequantize %0 : (tensor<4x{plain}>) -> tensor<4xf32>") == [
+        "convert",
+        "multiply",
     ]
-    requantised = rewritten(f'%1 = "stablehlo.uniform_quantize"(%0) : (tensor<4x{Q8}>) -> tensor<4x{other}>')
-    assert [line.partition(" : ")[2] for line in requantised] == [
-        "(tensor<4xi8>) -> tensor<4xf32>",
-        "(tensor<4xf32>) -> tensor<4xi8>",
-    ]
+    requantised = f'%1 = "stablehlo.uniform_quantize"(%0) : (tensor<4x{Q8}>) -> tensor<4x{other}>'
+    assert ops(requantised) == DEQUANTISED + QUANTISED
+
+
+def test_conversions_cost_what_they_do_in_floats() -> None:
+    """16 elements through five ops of f32, and through three; bytes are those stored."""
+    text = (
+        f"func.func public @main(%a: tensor<16xf32>) -> tensor<16x{Q8}> {{\n"
+        f"  %0 = stablehlo.uniform_quantize %a : (tensor<16xf32>) -> tensor<16x{Q8}>\n  return %0 : tensor<16x{Q8}>\n}}\n"
+    )
+    (kernel,) = (
+        kernel for kernel, _ in from_bytes(text.encode(), name="q", where="q").workload().lower().schedule.walk()
+    )
+    assert (kernel.dtype, kernel.vector_flops) == ("f32", 80)
+    assert (kernel.read_bytes, kernel.written_bytes) == (64, 16)
+
+
+def test_scales_of_an_axis_are_spread_along_it() -> None:
+    by_axis = "!quant.uniform<i8:f32:1, {0.5, 1e-1:2, 2}>"
+    lines = rewritten(f"%1 = stablehlo.uniform_dequantize %0 : (tensor<4x3x{by_axis}>) -> tensor<4x3xf32>")
+    assert any("dense<[0.5, 1.0e-1, 2.0]> : tensor<3xf32>" in line for line in lines)
+    assert any("dims = [1] : (tensor<3xf32>) -> tensor<4x3xf32>" in line for line in lines)
+    with pytest.raises(InputError, match="3 scales along dimension 1 of"):
+        rewritten(f"%1 = stablehlo.uniform_dequantize %0 : (tensor<4x5x{by_axis}>) -> tensor<4x5xf32>")
 
 
 def test_products_sum_in_32_bits() -> None:
     dot = "%2 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [0] : "
-    first, second = rewritten(f"{dot}(tensor<4x8x{Q8}>, tensor<8x4x{Q8}>) -> tensor<4x4x{Q8}>")
+    first, *others = rewritten(f"{dot}(tensor<4x8x{Q8}>, tensor<8x4x{Q8}>) -> tensor<4x4x{Q8}>")
     assert first.endswith("(tensor<4x8xi8>, tensor<8x4xi8>) -> tensor<4x4xi32>")
-    assert second.startswith("%2 = stablehlo.convert")
+    assert others[-1].startswith('%2 = "stablehlo.convert"')
+    assert ops(f"{dot}(tensor<4x8x{Q8}>, tensor<8x4x{Q8}>) -> tensor<4x4x{Q8}>")[1:] == ["convert", *QUANTISED]
     sums = Q8.replace("i8", "i32")
     (only,) = rewritten(f"{dot}(tensor<4x8x{Q8}>, tensor<8x4x{Q8}>) -> tensor<4x4x{sums}>")
     assert only.endswith("-> tensor<4x4xi32>")
+    widened = rewritten(f"{dot}(tensor<4x8x{Q8}>, tensor<8x4x{Q8.replace('i8', 'i4')}>) -> tensor<4x4x{sums}>")
+    assert [line.partition(" : ")[2] for line in widened] == [
+        "(tensor<8x4xi4>) -> tensor<8x4xi8>",
+        "(tensor<4x8xi8>, tensor<8x4xi8>) -> tensor<4x4xi32>",
+    ]
+    assert ops(f"{dot}(tensor<4x8xf32>, tensor<8x4x{Q8}>) -> tensor<4x4xf32>") == [*DEQUANTISED, "dot_general"]
 
 
 def test_arithmetic_is_that_of_the_numbers_meant() -> None:
-    lines = rewritten(f"%2 = stablehlo.add %0, %1 : tensor<4x{Q8}>")
-    assert len(lines) == 4
-    assert lines[2].endswith("(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>")
+    assert ops(f"%2 = stablehlo.add %0, %1 : tensor<4x{Q8}>") == [*DEQUANTISED, *DEQUANTISED, "add", *QUANTISED]
     (larger,) = rewritten(f"%2 = stablehlo.maximum %0, %1 : tensor<4x{Q8}>")
     assert larger.endswith("(tensor<4xi8>, tensor<4xi8>) -> tensor<4xi8>")
+    clamp = f"%3 = stablehlo.clamp %0, %1, %2 : (tensor<{Q8}>, tensor<4x{Q8}>, tensor<{Q8}>) -> tensor<4x{Q8}>"
+    assert ops(clamp) == ["clamp"]
+    assert len(ops(clamp.replace("0.5", "0.25", 1))) > 1  # bounds in another type are other numbers
 
 
 def test_scalars_are_integers_where_a_reduction_is_told_by_them_alone() -> None:
     (added,) = rewritten(f"%2 = stablehlo.add %0, %1 : tensor<{Q8}>")
     assert added.endswith("(tensor<i8>, tensor<i8>) -> tensor<i8>")
-    numbers = rewritten(f"%1 = stablehlo.tanh %0 : tensor<{Q8}>")
-    assert numbers[1].endswith("(tensor<f32>) -> tensor<f32>")
+    assert ops(f"%1 = stablehlo.tanh %0 : tensor<{Q8}>") == [*DEQUANTISED, "tanh", *QUANTISED]
+
+
+def test_comments_say_nothing() -> None:
+    assert rewritten("%1 = stablehlo.tanh %0 : tensor<4xf32> // was tensor<4x!quant.any>") == [
+        "%1 = stablehlo.tanh %0 : tensor<4xf32>"
+    ]
+    located = '%1 = stablehlo.tanh %0 : tensor<4xf32> loc("http://a \\"b\\" // c")'
+    assert rewritten(located + "  // !quant.x = tensor", "// !q = !quant.any") == [located]
 
 
 def test_unsigned_storage_keeps_its_sign() -> None:
@@ -88,6 +142,12 @@ def test_unsigned_storage_keeps_its_sign() -> None:
         ("!quant.uniform<i8<-200:100>:f32, 0.5>", "no range of i8"),
         ("!quant.uniform<i8:f32:1, 0.5>", "a scale for the tensor"),
         ("!quant.uniform<i8:f32>", "a scale for the tensor"),
+        ("!quant.uniform<i8:f32, 1e400>", "1e400 must be positive and finite"),
+        ("!quant.uniform<i8:f32:5, {0.1,0.2}>", "scales along dimension 5"),
+        ("!quant.uniform<i8:f32:0, {0.1,0.2,0.3,0.4,0.5}>", "5 scales along dimension 0"),
+        ("!quant.uniform<i8:f32, 0.1:3junk>", "'0.1:3junk' is no scale"),
+        ("!quant.uniform<i8:f32, 0x1p-3>", "'0x1p-3' is no scale"),
+        ("!quant.uniform<i8:f32:0, {0.1, 0.2 0.3}>", "'0.2 0.3' is no scale"),
         ("!quant.uniform<i8<f32", "has no end"),
         ("!quant.calibrated<f32<0:1>>", "says no integers"),
     ],

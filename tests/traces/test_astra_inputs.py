@@ -65,3 +65,8 @@ def test_networks_that_astra_sim_has_not() -> None:
     inputs, said = astra_inputs(resolve("dgx-h100"), 1)
     assert not inputs
     assert "no network" in said[0]
+
+
+def test_a_device_without_tensor_cores_has_the_peak_of_its_plain_cores() -> None:
+    files, _ = astra_inputs(resolve("dgx-1-p100"), 8)
+    assert any('"peak-perf": 21.2' in text for _, text in files.values())

@@ -188,6 +188,12 @@ def _collect(table: Path, on: str | None, grades: list[str], output: Path | None
     families = {
         name: {"rows": len(family), "error": family.error} for name, family in found.interpolator.families.items()
     }
+    unjudged = [name for name, family in families.items() if family["error"] is None]
+    warnings = []
+    if unjudged:
+        warnings.append(
+            f"too few rows to judge {', '.join(unjudged)} on shapes left out: times there are little more than the model's"
+        )
     if json:
         emit_json(
             {
@@ -195,6 +201,7 @@ def _collect(table: Path, on: str | None, grades: list[str], output: Path | None
                 "file": str(path),
                 "device": device.name,
                 "rows": found.rows,
+                "warnings": warnings,
                 "left_out": found.left_out,
                 "families": families,
             }
@@ -203,6 +210,8 @@ def _collect(table: Path, on: str | None, grades: list[str], output: Path | None
     for name, family in families.items():
         error = "" if family["error"] is None else f"  {family['error']:6.1%} off on shapes left out"
         typer.echo(f"{family['rows']:6}  {name}{error}")
+    for said in warnings:
+        typer.echo(f"warning: {said}", err=True)
     typer.echo(f"{path}: measured kernels of {device.name} from {found.rows} rows of {table.name}")
     if found.left_out:
         name, why = next(iter(found.left_out.items()))

@@ -35,7 +35,8 @@ def fit_lines(
         rows, columns = device.tensor_cores.array_rows, device.tensor_cores.array_columns
     found = fitted_lines(read_measured_products(table, device, grades), rows, columns, where=str(table))
     path = output or Path(f"{file_name(device.name)}.systolic.toml")
-    FittedLines(device=device.name, source=table.name, products=found.lines).save(path)
+    error = found.left_out.mean_error
+    FittedLines(device=device.name, source=table.name, products=found.lines, error=error).save(path)
     if json:
         lines = [
             {"below": below if math.isfinite(below) else None, "slope_us": line.slope, "start_us": line.start}

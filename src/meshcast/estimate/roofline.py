@@ -20,6 +20,7 @@ from meshcast.base import larger, raw, rows_of
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
+from meshcast.estimate.image_batches import working_set
 from meshcast.estimate.rates import Rate, matrix_rate, transcendental_rate, vector_rate
 from meshcast.estimate.support import arithmetic_support
 from meshcast.hardware import Device
@@ -54,8 +55,11 @@ def light_bounds(kernels: Sequence[Kernel], device: Device, points: int | None =
     bandwidth = np.empty_like(moved)
     bandwidth[:] = raw(device.memory_bandwidth)
     if device.cache_bandwidth:
-        footprint = np.array([k.footprint_bytes for k in kernels], dtype=np.float64)
-        bandwidth[footprint <= device.cache_bytes] = raw(larger(device.cache_bandwidth, device.memory_bandwidth))
+        footprint: Array = column(
+            working_set(k) if device.cells is not None else float(k.footprint_bytes) for k in kernels
+        )
+        cached = raw(larger(device.cache_bandwidth, device.memory_bandwidth))
+        bandwidth = np.where(footprint <= raw(device.cache_bytes), cached, bandwidth)
     return compute, moved / bandwidth
 
 

@@ -37,6 +37,7 @@ from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Convolution
 
 FALLBACK = "add"
+SPANNED = 1.645  # deviations to either end of an interval
 _MICRO = 1e-6
 # Functions as the source writes them (`kernel_functions.py`), by the arithmetic ops that JAX leaves of them.
 _COMPOSED: Mapping[str, tuple[str, ...]] = {
@@ -69,6 +70,7 @@ class PublishedModel:
     vectors: Mapping[str, LatencyLine]
     matrices: Mapping[str, LatencyLine]
     norms: Mapping[str, LatencyLine]
+    errors: Mapping[str, float]  # geometric means of ratios to measurements, less one, by kind
 
     def elementwise_us(self, function: str, shape: Sequence[int]) -> float:
         """A function of every element; one without a line is timed as an addition."""
@@ -111,6 +113,7 @@ def published_model() -> PublishedModel:
         vectors={name: line(pairs["vector"]) for name, pairs in data["elementwise"].items()},
         matrices={name: line(pairs["matrix"]) for name, pairs in data["elementwise"].items()},
         norms={name: line(pair) for name, pair in data["normalisation"].items()},
+        errors=data["error"],
     )
 
 
@@ -158,21 +161,38 @@ class ScaleSimTpu:
         return Support(level="yes")
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
-        """Times by the lines; they give no interval, so its ends are the time itself."""
+        """Times by the lines, between `t exp(-q s)` and `t exp(q s)`, see `_spread`."""
         times = np.array([self._microseconds(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
         starts = np.array([self._start(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
         moved = np.array([kernel.read_bytes + kernel.written_bytes for kernel in kernels], dtype=np.float64)
+        spread = np.array([self._spread(kernel, device) for kernel in kernels], dtype=np.float64)
         by_words = np.array([_is_by_words(self._timed(kernel)) for kernel in kernels], dtype=bool)
         return Estimates(
             time=times,
-            low=times,
-            high=times,
+            low=times / spread,
+            high=times * spread,
             compute_time=np.where(by_words, 0.0, times - starts),
             memory_time=np.where(by_words, times - starts, 0.0),
             overhead=starts,
             energy=moved * joules_per_byte(device),
             origin=tuple(Origin.SIMULATED for _ in kernels),
         )
+
+    def _spread(self, kernel: Kernel, device: Device) -> float:
+        """The ratio of an interval's end to the time: `exp(q s)`, nine of ten.
+
+        `s` follows from the mean error `e` of the lines, as of a normal distribution of logarithms: `s = ln(1 + e) sqrt(pi / 2)`.
+        What the lines are used for beyond what they were fitted to (convolutions, batches, other types) is taken to miss by that
+        much once more: `2 s`, ours.
+        """
+        errors = published_model().errors
+        if product_of(kernel.geometry) is not None:
+            known = self._fitted.error if self._fitted is not None else None
+            error = errors["product"] if known is None else known
+        else:
+            error = errors["normalisation" if kernel.kind is KernelKind.REDUCTION else "elementwise"]
+        beyond = 2 if self.supports(kernel, device).level != "yes" else 1
+        return math.exp(SPANNED * beyond * math.log1p(error) * math.sqrt(math.pi / 2))
 
     def _microseconds(self, kernel: Kernel) -> float:
         model, timed = published_model(), self._timed(kernel)

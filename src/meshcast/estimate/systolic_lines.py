@@ -13,6 +13,7 @@ measured, and is read back by `--simulator scalesim-tpu --profile FILE`.
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections.abc import Mapping
@@ -108,16 +109,19 @@ class FittedLines:
     device: str
     source: str
     products: ProductLines
+    error: float | None = None  # the mean relative error on shapes that were left out
 
     def save(self, path: Path) -> None:
         """Writes them down."""
         text = [
             f'schema = "{SCHEMA}"',
-            f'device = "{self.device}"',
-            f'source = "{self.source}"',
+            f"device = {_quoted(self.device)}",
+            f"source = {_quoted(self.source)}",
             f"array_rows = {self.products.rows}",
             f"array_columns = {self.products.columns}",
         ]
+        if self.error is not None and math.isfinite(self.error):
+            text.append(f"error = {self.error!r}  # mean, on shapes left out")
         for below, line in self.products.lines:
             text += ["", "[[product]]", *([f"below = {below:.0f}"] if math.isfinite(below) else [])]
             text += [f"slope = {line.slope!r}  # microseconds a cycle", f"start = {line.start!r}  # microseconds"]
@@ -126,6 +130,11 @@ class FittedLines:
             text += ["", "[thin]", f"below = {below}  # rows or columns, the fewer of both"]
             text += [f"slope = {line.slope!r}  # microseconds a word", f"start = {line.start!r}  # microseconds"]
         write_whole(path, "\n".join(text) + "\n")
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: JSON's, and the one control character that JSON leaves as it is."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def read_fitted_lines(path: Path) -> FittedLines:
@@ -149,6 +158,9 @@ def read_fitted_lines(path: Path) -> FittedLines:
         every = [line for _, line in (*lines, *([thin] if thin else []))]
         if any(not 0 <= number < math.inf for line in every for number in (line.slope, line.start)):
             raise ValueError("slopes and starts are finite numbers of zero or more")
+        missed = None if "error" not in data else float(data["error"])
+        if missed is not None and not 0 <= missed < math.inf:
+            raise ValueError("an error is a finite number of zero or more")
         rows, columns = int(data["array_rows"]), int(data["array_columns"])
         if min(rows, columns) < 1:
             raise ValueError("an array has rows and columns")
@@ -156,6 +168,7 @@ def read_fitted_lines(path: Path) -> FittedLines:
             device=str(data["device"]),
             source=str(data["source"]),
             products=ProductLines(rows=rows, columns=columns, lines=lines, thin=thin),
+            error=missed,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{type(error).__name__}: {error}", where=str(path), fix=_FIX) from error

@@ -67,6 +67,20 @@ class Program:
         """The program as StableHLO text."""
         return str(self.module)
 
+    @property
+    def names(self) -> list[str]:
+        """Names in debug locations, of the entry function's arguments and of all ops in the text's order; none without any."""
+        if not self.named:
+            return []
+        found = list(argument_names(self.module, where=self.name))
+
+        def note(operation: Any) -> Any:
+            found.append(_location_name(operation))
+            return ir.WalkResult.ADVANCE
+
+        self.module.operation.walk(note, ir.WalkOrder.PRE_ORDER)
+        return found if any(found) else []
+
     def partition(
         self, *, mesh: Mapping[str, int] | Mesh | str | None = None, route: str = "shardy", optimise: bool = True
     ) -> Program:

@@ -4,24 +4,27 @@ A quantised tensor (StableHLO specification, "Quantized types") holds integers `
 text is rewritten before it is parsed, so that every stage after it sees what hardware does:
 
 - a tensor has its storage type: `tensor<8x!quant.uniform<i4:f32, 0.1>>` becomes `tensor<8xi4>`, packed and moved as that;
-- `uniform_quantize` and `uniform_dequantize` become conversions;
-- products and convolutions of quantised operands are sums of integers in i32, converted to what their result is stored in,
-  which a compiler may fuse; operands of two widths are widened to the wider, and to the float where one is a float;
-- other arithmetic is carried out on the numbers that the integers stand for, as the specification defines it: converted,
-  computed, converted back. The larger or smaller of two numbers, in the same type, is that of the integers.
+- `uniform_quantize` divides by the scale, adds the zero point, clamps to the stored range, rounds and converts, and
+  `uniform_dequantize` converts, subtracts the zero point and multiplies by the scale, as the specification defines them and
+  StableHLO's own `stablehlo-legalize-quant-to-math` writes them; a zero point of 0 takes no op;
+- products and convolutions of quantised operands are sums of integers in i32, operands of two widths widened to the wider. Where
+  their result is stored in fewer bits the sums are quantised: converted to floats, and on as above. Beside a float operand
+  the quantised one stands for its floats;
+- other arithmetic is carried out on the numbers that the integers stand for: converted, computed, converted back. The larger or
+  smaller of two numbers, in the same type, is that of the integers.
 
-Scales and zero points are checked and then dropped: no time depends on them.
+Values between ops are of no concern, times are: what zero points of two operands add to the sums of a product is left out, and
+sums are divided by the scale of their result alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 from meshcast.base import InputError, UnsupportedError
+from meshcast.programs.quantised_types import MARK, NoIntegersError, QuantisedType, closing, cut, quantised_type
 
-MARK = "!quant."
 ACCUMULATOR = "i32"
 PRODUCTS = frozenset({"dot_general", "dot", "convolution"})
 ORDERED = frozenset({"maximum", "minimum", "clamp"})
@@ -33,21 +36,10 @@ ARITHMETIC = ORDERED | {
 }  # fmt: skip
 CONVERSIONS = frozenset({"uniform_quantize", "uniform_dequantize"})
 _ALIAS = re.compile(r"^(![\w$]+)\s*=\s*(!quant\..*?)\s*$", re.MULTILINE)
-_STORAGE = re.compile(r"([iu])(2|4|8|16|32)(?:<(-?\d+):(-?\d+)>)?$")
-_EXPRESSED = re.compile(r"(f16|bf16|f32|f64)(?::(\d+|\{[^{}]*\}))?$")
-_SCALE = re.compile(r"([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?::(-?\d+))?")
 _OP = re.compile(r'^(\s*)(%[\w$.#:-]+)\s*=\s*("?)stablehlo\.(\w+)"?(.*)$', re.DOTALL)
+_SHAPE = re.compile(r"tensor<((?:(?:\d+|\?)x)*)$")
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _LOCATION = re.compile(r"\s+loc\([^\n]*\)\s*$")
-
-
-@dataclass(frozen=True, slots=True)
-class QuantisedType:
-    """What a quantised element is stored in, and what it stands for."""
-
-    text: str
-    storage: str  # as MLIR spells it: i4, ui8
-    expressed: str  # f32
 
 
 def has_quantised_types(text: str) -> bool:
@@ -62,6 +54,7 @@ def without_quantised_types(text: str, *, where: str) -> str:
         InputError: A type is none that the specification knows, or an op on one cannot be read.
         UnsupportedError: A type of the dialect that holds no integers yet (`!quant.any`, `!quant.calibrated`).
     """
+    text = "\n".join(map(_without_comment, text.split("\n")))
     for name, meant in _ALIAS.findall(text):
         text = re.sub(rf"{re.escape(name)}(?![\w$])", meant.replace("\\", r"\\"), text)
     text = re.sub(r"^!quant\.[^\n]*=[^\n]*$", "", text, flags=re.MULTILINE)  # the aliases themselves
@@ -97,62 +90,126 @@ class _Writer:
             yield self._stored(line)
 
     def _conversion(self, indent: str, result: str, rest: str) -> Iterator[str]:
-        operands, types, made, location = self._signature(rest)
-        value, kind = operands[0], self._stored(types[0])
-        if MARK in types[0] and MARK in made:  # to other scales, by way of the numbers meant
-            numbers, meant = self._name(), self._expressed(types[0])
-            yield f"{indent}{numbers} = stablehlo.convert {value} : ({kind}) -> {meant}{location}"
-            value, kind = numbers, meant
-        yield f"{indent}{result} = stablehlo.convert {value} : ({kind}) -> {self._stored(made)}{location}"
+        (value, *_), (kind, *_), made, location = self._signature(rest)
+        end = f"{location}\n"
+        text = ""
+        if MARK in kind:  # to the numbers meant, and from them to other scales
+            text, value = self._meant(indent, value, kind, end, result=None if MARK in made else result)
+            kind = self._expressed(kind)
+        if MARK in made:
+            text += self._kept(indent, value, kind, made, end, result)
+        yield text.removesuffix("\n")
 
     def _product(self, indent: str, result: str, op: str, rest: str) -> Iterator[str]:
         operands, types, made, location = self._signature(rest)
-        floats = [kind for kind in types if MARK not in kind]
-        both = [self._stored(kind) for kind in types]
-        wide = _element(floats[0]) if floats else max((_element(kind) for kind in both), key=_bits)
-        head = rest[: self._types_at(rest)]
-        for index, (value, kind) in enumerate(zip(operands, both, strict=False)):
-            if _element(kind) == wide or len(both) < 2:
+        end = f"{location}\n"
+        has_floats = any(MARK not in kind for kind in types)
+        both = [self._expressed(kind) if has_floats else self._stored(kind) for kind in types]
+        wide = max(map(_element, both), key=_bits)
+        head, text = rest[: self._types_at(rest)], ""
+        for index, (value, kind) in enumerate(zip(operands, types, strict=True)):
+            if has_floats and MARK in kind:
+                lines, widened = self._meant(indent, value, kind, end)
+            elif _element(both[index]) != wide and not has_floats:
+                lines, widened = self._to(
+                    indent, "convert", (value,), (both[index],), _with_element(both[index], wide), end
+                )
+                both[index] = _with_element(both[index], wide)
+            else:
                 continue
-            widened = self._name()
-            both[index] = _with_element(kind, wide)
-            yield f"{indent}{widened} = stablehlo.convert {value} : ({kind}) -> {both[index]}{location}"
+            text += lines
             head = re.sub(rf"{re.escape(value)}(?![\w$.#-])", widened, head, count=1)
         stored = self._stored(made)
-        summed = _with_element(stored, wide if floats else ACCUMULATOR)
-        final = stored if MARK in made else made
-        if summed == final:
-            yield f"{indent}{result} = {op}{head} : ({', '.join(both)}) -> {final}{location}"
-            return
-        sums = self._name()
-        yield f"{indent}{sums} = {op}{head} : ({', '.join(both)}) -> {summed}{location}"
-        yield f"{indent}{result} = stablehlo.convert {sums} : ({summed}) -> {final}{location}"
+        summed = self._expressed(made) if has_floats else _with_element(stored, ACCUMULATOR)
+        sums = result if summed == stored else self._name()
+        text += f"{indent}{sums} = {op}{head} : ({', '.join(both)}) -> {summed}{end}"
+        if sums != result and MARK in made:
+            text += self._kept(indent, sums, summed, made, end, result)
+        elif sums != result:
+            text += self._to(indent, "convert", (sums,), (summed,), stored, end, result)[0]
+        yield text.removesuffix("\n")
 
     def _arithmetic(self, indent: str, result: str, op: str, rest: str) -> Iterator[str]:
         operands, types, made, location = self._signature(rest)
+        end = f"{location}\n"
         scalar = "x" not in made.partition("!")[0]
-        if (op in ORDERED and len({*types, made}) == 1) or (op in REDUCING and scalar):
+        if (op in ORDERED and len({_quantised_in(kind) for kind in (*types, made)}) == 1) or (
+            op in REDUCING and scalar
+        ):
             # Of integers themselves: their order is that of the numbers; and of the scalars that reductions are told by.
-            kinds = ", ".join(self._stored(kind) for kind in types)
-            yield f'{indent}{result} = "stablehlo.{op}"({", ".join(operands)}) : ({kinds}) -> {self._stored(made)}{location}'
+            kinds = [self._stored(kind) for kind in types]
+            yield self._to(indent, op, operands, kinds, self._stored(made), location, result)[0]
             return
-        numbers, kinds_of_numbers = [], []
+        text, numbers = "", []
         for value, kind in zip(operands, types, strict=True):
-            if MARK not in kind:
-                numbers.append(value)
-                kinds_of_numbers.append(kind)
-                continue
-            number = self._name()
-            expressed = self._expressed(kind)
-            yield f"{indent}{number} = stablehlo.convert {value} : ({self._stored(kind)}) -> {expressed}{location}"
+            lines, number = self._meant(indent, value, kind, end) if MARK in kind else ("", value)
+            text += lines
             numbers.append(number)
-            kinds_of_numbers.append(expressed)
-        computed = self._expressed(made) if MARK in made else made
+        computed = self._expressed(made)
         target = self._name() if MARK in made else result
-        taken = ", ".join(kinds_of_numbers)
-        yield f'{indent}{target} = "stablehlo.{op}"({", ".join(numbers)}) : ({taken}) -> {computed}{location}'
+        text += self._to(indent, op, numbers, [self._expressed(kind) for kind in types], computed, end, target)[0]
         if MARK in made:
-            yield f"{indent}{result} = stablehlo.convert {target} : ({computed}) -> {self._stored(made)}{location}"
+            text += self._kept(indent, target, computed, made, end, result)
+        yield text.removesuffix("\n")
+
+    def _to(
+        self, indent: str, op: str, operands: Sequence[str], kinds: Sequence[str], made: str, end: str, result: str | None = None
+    ) -> tuple[str, str]:  # fmt: skip
+        """One op as text, and what its result is called."""
+        result = result or self._name()
+        taken = f"({', '.join(operands)}) : ({', '.join(kinds)})"
+        return f'{indent}{result} = "stablehlo.{op}"{taken} -> {made}{end}', result
+
+    def _meant(self, indent: str, value: str, kind: str, end: str, result: str | None = None) -> tuple[str, str]:
+        """The numbers that integers stand for: `(q - zero_point) * scale`."""
+        numbers, found = self._expressed(kind), self._type_in(kind)
+        text, value = self._to(indent, "convert", (value,), (self._stored(kind),), numbers, end)
+        if any(zero for _, zero in found.scales):
+            zeros, shift = self._constant(indent, [f"{zero}.0" for _, zero in found.scales], found, numbers, end)
+            lines, value = self._to(indent, "subtract", (value, shift), (numbers, numbers), numbers, end)
+            text += zeros + lines
+        scales, scale = self._constant(indent, [scale for scale, _ in found.scales], found, numbers, end)
+        lines, value = self._to(indent, "multiply", (value, scale), (numbers, numbers), numbers, end, result)
+        return text + scales + lines, value
+
+    def _kept(self, indent: str, value: str, kind: str, made: str, end: str, result: str) -> str:
+        """Numbers, or sums of integers, as they are stored: `round(clamp(x / scale + zero_point))`."""
+        numbers, found, text = self._expressed(made), self._type_in(made), ""
+        if kind != numbers:
+            text, value = self._to(indent, "convert", (value,), (kind,), numbers, end)
+        scales, scale = self._constant(indent, [scale for scale, _ in found.scales], found, numbers, end)
+        lines, value = self._to(indent, "divide", (value, scale), (numbers, numbers), numbers, end)
+        text += scales + lines
+        if any(zero for _, zero in found.scales):
+            zeros, shift = self._constant(indent, [f"{zero}.0" for _, zero in found.scales], found, numbers, end)
+            lines, value = self._to(indent, "add", (value, shift), (numbers, numbers), numbers, end)
+            text += zeros + lines
+        bound, bounds = f"tensor<{found.expressed}>", []
+        for limit in (found.least, found.most):
+            bounds.append(self._name())
+            text += f"{indent}{bounds[-1]} = stablehlo.constant dense<{limit}.0> : {bound}{end}"
+        lines, value = self._to(indent, "clamp", (bounds[0], value, bounds[1]), (bound, numbers, bound), numbers, end)
+        text += lines
+        lines, value = self._to(indent, "round_nearest_even", (value,), (numbers,), numbers, end)
+        return text + lines + self._to(indent, "convert", (value,), (numbers,), self._stored(made), end, result)[0]
+
+    def _constant(self, indent: str, values: Sequence[str], of: QuantisedType, made: str, end: str) -> tuple[str, str]:
+        """A number for all elements, or one for every slice of the axis; of blocks in several dimensions the first one."""
+        sizes = _sizes(made)
+        if of.axis is not None and (of.axis >= len(sizes) or sizes[of.axis] not in ("?", str(len(values)))):
+            raise self._bad(f"{len(values)} scales for dimension {of.axis} of {made}")
+        by_slice = of.axis is not None and sizes[of.axis] != "?"
+        kind = f"tensor<{f'{len(values)}x' if by_slice else ''}{of.expressed}>"
+        told = f"[{', '.join(map(_float, values))}]" if by_slice else _float(values[0])
+        name, spread = self._name(), self._name()
+        dims = f"[{of.axis}]" if by_slice else "[]"
+        return (
+            f"{indent}{name} = stablehlo.constant dense<{told}> : {kind}{end}"
+            f"{indent}{spread} = stablehlo.broadcast_in_dim {name}, dims = {dims} : ({kind}) -> {made}{end}"
+        ), spread
+
+    def _type_in(self, tensor: str) -> QuantisedType:
+        return self._parsed(_quantised_in(tensor))
 
     def _signature(self, rest: str) -> tuple[list[str], list[str], str, str]:
         """(operands, their types, the result's type, the location) of an op on one line."""
@@ -193,46 +250,43 @@ class _Writer:
     def _replaced(self, text: str, spelled: Callable[[QuantisedType], str]) -> str:
         made, at = [], 0
         while (start := text.find(MARK, at)) >= 0:
-            end = _closing(text, start)
+            end = closing(text, start)
             if end < 0:
                 raise self._bad(f"{text[start : start + 40]!r} has no end")
-            made += [text[at:start], spelled(self._parsed(text[start:end]))]
+            found = self._parsed(text[start:end])
+            self._check_axis(found, text[:start])
+            made += [text[at:start], spelled(found)]
             at = end
         return "".join([*made, text[at:]])
 
+    def _check_axis(self, found: QuantisedType, before: str) -> None:
+        """That the axis of scales is a dimension of its tensor, with a scale for every slice."""
+        tensor = _SHAPE.search(before)
+        if tensor is None or found.axis is None:
+            return
+        sizes, count = tensor[1].split("x")[:-1], len(found.scales)
+        shape = "x".join(sizes) or "no dimensions"
+        if found.axis >= len(sizes):
+            most = f"0 to {len(sizes) - 1}" if sizes else "none: say one scale, without an axis"
+            raise self._bad(f"scales along dimension {found.axis} of a tensor of {shape}, whose dimensions are {most}")
+        if sizes[found.axis] not in ("?", str(count)):
+            raise self._bad(
+                f"{count} scales along dimension {found.axis} of a tensor of {shape}, which has {sizes[found.axis]} slices: "
+                "one scale for each is needed"
+            )
+
     def _parsed(self, text: str) -> QuantisedType:
         """One type, checked against the specification."""
-        name, _, inner = text.partition("<")
-        if name != "!quant.uniform":
+        try:
+            return quantised_type(text)
+        except NoIntegersError as error:
             raise UnsupportedError(
-                f"{name} says no integers that values are stored in",
+                str(error),
                 where=f"{self._where}:{self._line}",
                 fix="quantise the program first, so that its types are !quant.uniform",
-            )
-        storage, colon, rest = _cut(inner[:-1].strip(), ":")
-        kind = _STORAGE.match(storage.strip())
-        if kind is None or not colon:
-            raise self._bad(f"{text!r}: {storage.strip()!r} is no integer of 2 to 32 bits to store values in")
-        expressed, _, scales = _cut(rest, ",")
-        number = _EXPRESSED.match(expressed.strip())
-        if number is None:
-            raise self._bad(f"{text!r}: {expressed.strip()!r} is no float that values stand for")
-        sign, bits = kind[1], int(kind[2])
-        least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if sign == "i" else (0, 2**bits - 1)
-        low, high = (int(kind[3]), int(kind[4])) if kind[3] else (least, most)
-        if not least <= low < high <= most:
-            raise self._bad(f"{text!r}: {low} to {high} is no range of {kind[1]}{kind[2]}")
-        found = _SCALE.findall(scales)
-        if not found or bool(number[2]) != ("{" in scales):
-            raise self._bad(
-                f"{text!r}: a scale for the tensor, or one for every slice of its axis in braces, is missing"
-            )
-        for scale, zero in found:
-            if not float(scale) > 0 or not low <= int(zero or 0) <= high:
-                raise self._bad(
-                    f"{text!r}: the scale {scale} must be positive, the zero point {zero or 0} in {low} to {high}"
-                )
-        return QuantisedType(text, f"{'ui' if sign == 'u' else 'i'}{bits}", number[1])
+            ) from error
+        except ValueError as error:
+            raise self._bad(str(error)) from error
 
     def _bad(self, said: str) -> InputError:
         return InputError(
@@ -240,29 +294,9 @@ class _Writer:
         )
 
 
-def _closing(text: str, start: int) -> int:
-    """Behind the `>` that ends the type at `start`; -1 where none does."""
-    depth = 0
-    for at in range(start, len(text)):
-        depth += (text[at] == "<") - (text[at] == ">")
-        if text[at] == ">" and depth == 0:
-            return at + 1
-    return -1
-
-
-def _cut(text: str, mark: str) -> tuple[str, str, str]:
-    """`partition` at the first mark that no bracket holds."""
-    depth = 0
-    for at, letter in enumerate(text):
-        depth += (letter in "<{") - (letter in ">}")
-        if letter == mark and depth == 0:
-            return text[:at], mark, text[at + 1 :]
-    return text, "", ""
-
-
 def _split(types: str) -> Iterator[str]:
     while types:
-        first, _, types = _cut(types, ",")
+        first, _, types = cut(types, ",")
         yield first
 
 
@@ -277,3 +311,34 @@ def _with_element(tensor: str, element: str) -> str:
 
 def _bits(element: str) -> int:
     return int(re.sub(r"\D", "", element) or 0)
+
+
+def _quantised_in(tensor: str) -> str:
+    """The quantised element type of a tensor's; empty where it has none."""
+    start = tensor.find(MARK)
+    return tensor[start : closing(tensor, start)] if start >= 0 else ""
+
+
+def _sizes(tensor: str) -> list[str]:
+    """`4` and `8` of `tensor<4x8xf32>`."""
+    return tensor.partition("<")[2].split("x")[:-1]
+
+
+def _float(number: str) -> str:
+    """A float as MLIR reads it: with a point."""
+    digits, mark, exponent = number.lower().lstrip("+").partition("e")
+    return f"{digits if '.' in digits else f'{digits}.0'}{mark}{exponent}"
+
+
+def _without_comment(line: str) -> str:
+    """A line up to `//`, but for that in a string."""
+    at, quoted = 0, False
+    while "//" in line[at:]:
+        if line[at] == '"':
+            quoted = not quoted
+        elif quoted and line[at] == "\\":
+            at += 1
+        elif not quoted and line.startswith("//", at):
+            return line[:at].rstrip()
+        at += 1
+    return line

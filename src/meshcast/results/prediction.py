@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -135,6 +136,11 @@ class Prediction:
         return self.timed.communication_s if self.timed is not None else None
 
     @property
+    def energy_by_part(self) -> Mapping[str, float]:
+        """See `Timed`."""
+        return self.timed.energy_by_part if self.timed is not None else {}
+
+    @property
     def energy_j(self) -> float | None:
         """Joules of a step and device."""
         return self.timed.energy_j if self.timed is not None else None
@@ -226,6 +232,7 @@ class Prediction:
                 "by_role": self.memory.by_role,
             },
             "energy_j": self.energy_j,
+            **({"energy_by_part_j": dict(self.energy_by_part)} if self.energy_by_part else {}),
             "mfu": self.mfu,
             "hfu": self.hfu,
             "kernels": self.kernels,

@@ -5,6 +5,7 @@ A program that does not fit has no time, no breakdown, no energy and no kernels 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from meshcast.results.communication import Communication
@@ -83,6 +84,7 @@ class Timed:
         breakdown: Its parts, which add up to it.
         communication_s: Seconds of all collectives, exposed or not.
         energy_j: Joules; None of traces, whose kernels are not known.
+        energy_by_part: Joules of a device with arrays of cells by what spends them, its idle power among them; empty of others.
         mfu: The model's own matrix FLOPs over what the device could do in the step; None of traces.
         hfu: Likewise with what is recomputed or repeated.
         model_flops: Matrix FLOPs of the model alone, none recomputed or repeated; None of traces.
@@ -101,6 +103,7 @@ class Timed:
     communication_s: float
     lead_s: float = 0.0
     energy_j: float | None = None
+    energy_by_part: Mapping[str, float] = field(default_factory=dict, repr=False)
     mfu: float | None = None
     hfu: float | None = None
     model_flops: float | None = None

@@ -25,7 +25,8 @@ def astra_inputs(cluster: Cluster, ranks: int) -> tuple[Mapping[str, tuple[str, 
     except MeshcastError as error:
         return {}, (f"no network and system files for ASTRA-sim: {error.message}",)
     device = cluster.device
-    peak = max(device.matrix_flops[dtype] for dtype in ("bf16", "f16", "f32") if dtype in device.matrix_flops)
+    rates = device.matrix_flops or device.vector_flops  # of products: plain cores do them where nothing else does
+    peak = max(rates[dtype] for dtype in ("bf16", "f16", "f32") if dtype in rates)
     system = preset_system(network, device)
     system = replace(system, others={**system.others, "roofline-enabled": 0, "peak-perf": peak / TERA})
     other = [level for level in cluster.for_devices(ranks).levels if level.topology not in SAID]

@@ -171,3 +171,29 @@ def test_networks_run_and_ternary_weights_help_the_analogue_array(device: str) -
     assert {each.fidelity for each in found.values()} == {"analytical"}
     times = [each.step_time_s or 0.0 for each in found.values()]
     assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize(("device", "batches"), [("edge-tpu", (64, 128, 512)), ("aimc-28nm", (1, 16, 64))])
+def test_a_batch_costs_its_images(device: str, batches: tuple[int, ...]) -> None:
+    # Larger than the buffer or not: it runs in parts that fit, and never crosses the link to the host between layers.
+    for fidelity in ("analytical", "roofline"):
+        times = [
+            predict(
+                "fqconv-resnet20-forward", on=device, fidelity=fidelity, levers=False, settings={"batch": str(batch)}
+            ).step_time_s
+            or 0.0
+            for batch in batches
+        ]
+        each = [seconds / batch for seconds, batch in zip(times, batches, strict=True)]
+        assert each == sorted(each, reverse=True) or max(each) < 1.1 * min(each)
+        assert times[-1] > 0.5 * times[0] * batches[-1] / batches[0]
+
+
+@pytest.mark.parametrize("device", ["aimc-28nm", "edge-tpu"])
+def test_a_prediction_has_its_energy_by_part(device: str) -> None:
+    found = predict("fqconv-kws-forward", on=device, levers=False).to_json()
+    parts = found["energy_by_part_j"]
+    assert list(parts) == [*PARTS, "idle"]
+    assert sum(parts.values()) == pytest.approx(found["energy_j"])
+    assert (parts["converters"] > 0) == (device == "aimc-28nm")
+    assert "energy_by_part_j" not in predict("fqconv-kws-forward", on="h200", levers=False).to_json()

@@ -14,7 +14,8 @@ from meshcast.estimate.gpu import GpuAnalytical
 from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.estimate.gpu.memory import hit_share
 from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
-from meshcast.estimate.gpu.tiles import TiledProduct, product_time
+from meshcast.estimate.gpu.tile_ways import TiledProduct
+from meshcast.estimate.gpu.tiles import product_time
 from meshcast.estimate.power import settled_clock
 from meshcast.hardware import Device, load_device
 from tests.estimate.conformance import gemm

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from meshcast.estimate import GpuAnalytical
 from meshcast.estimate.gpu.functions import index_instructions, instructions_per_work
 from meshcast.lower import Kernel, KernelKind, Recency, sorted_by_radix
 from meshcast.workload.graph import Indexed, Reduction, Tensor
@@ -138,11 +139,16 @@ def reduced(shape: tuple[int, ...], *, operands: int = 1, ops_per_element: int =
     )  # fmt: skip
 
 
-def test_narrow_rows_are_loaded_number_by_number() -> None:
-    """Distances of 4,096 x 8,192 points of 16 numbers: two loads of 10.5 instructions and three ops of 3.3 each; 729 us."""
+def test_narrow_rows_cost_more_than_their_arithmetic() -> None:
+    """Distances of 4,096 x 8,192 points of 16 numbers: two loads of 10.5 instructions and three ops of 3.3 each; 729 us.
+
+    Of 64 numbers it is 560 instructions a row.
+    """
     narrow = reduced((4096, 8192, 16), operands=2, ops_per_element=3)
     lanes = 132 * 128 * GHZ
     assert seconds(narrow) == pytest.approx(4096 * 8192 * 16 * (2 * 10.5 + 3 * 3.3) / lanes, rel=0.1)
+    wider = reduced((4096, 2048, 64), operands=2, ops_per_element=3)
+    assert seconds(wider) == pytest.approx(4096 * 2048 * (560 + 64 * 3 * 3.3) / lanes, rel=0.1)
     long = reduced((4096 * 8192 * 16 // 1024, 1024), operands=2, ops_per_element=3)
     assert seconds(long) == pytest.approx(4096 * 8192 * 16 * 3 * 3.3 / lanes, rel=0.1)
 
@@ -239,3 +245,11 @@ def test_tiles_are_no_loops_of_512_results() -> None:
     assert seconds(replace(loop, tile=8192, warps=8)) < seconds(loop)
     turned = replace(kernel(KernelKind.TRANSPOSE, 2**24, 2**24, None), dtype="i8", elements=2**24)
     assert seconds(replace(turned, tile=4096, warps=4)) < 0.2 * seconds(turned)
+
+
+@pytest.mark.parametrize(("length", "launches"), [(16, 1), (256, 2), (4096, 3)])
+def test_prefix_sums_launch_a_kernel_for_each_level_of_windows(length: int, launches: int) -> None:
+    """As `simulate.launches` counts them, and XLA compiles them."""
+    scan = replace(reduced((64, length)), ops=("stablehlo.reduce_window",))
+    terms = {term.symbol: term.value for term in GpuAnalytical().explain(scan, H200).terms}
+    assert terms["levels"] + 1 == launches

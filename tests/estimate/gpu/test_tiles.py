@@ -8,11 +8,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from meshcast.base import OneByOneError, at_place
+from meshcast.base import at_place, column_of
 from meshcast.estimate.gpu import GpuAnalytical, tiles
 from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.estimate.gpu.parameters import shipped_gpu_calibration
-from meshcast.estimate.gpu.tiles import TiledProduct, product_time, time_products
+from meshcast.estimate.gpu.tile_ways import TiledProduct, summing_seconds
+from meshcast.estimate.gpu.tiles import product_time, time_products
 from meshcast.hardware import devices_of, load_device, named_with_changes, resolve, several
 from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Gemm
@@ -29,7 +30,7 @@ def product(m: int, n: int, k: int, *, split: bool = True) -> TiledProduct:
 
 
 def timed_splits(sides: tuple[int, int, int]) -> set[int]:
-    with patch.object(tiles, "_summing", side_effect=tiles._summing) as summed:
+    with patch.object(tiles, "summing_seconds", side_effect=summing_seconds) as summed:
         product_time(product(*sides), machine())
     return {call.args[1] for call in summed.call_args_list}
 
@@ -136,7 +137,10 @@ class TestAtPoints:
         device = several([resolve(each) for each in named]).device
         return replace(machine(), device=device, points=len(changes))
 
-    @pytest.mark.parametrize("key", ["memory.bandwidth", "cache.bandwidth", "compute.launch_latency", "compute.clock"])
+    @pytest.mark.parametrize(
+        "key",
+        ["memory.bandwidth", "cache.bandwidth", "compute.launch_latency", "compute.clock", "compute.peak_clock"],
+    )  # fmt: skip
     def test_each_point_is_timed_as_alone(self, key: str) -> None:
         """From a tenth of the rate to ten times as much: other tiles are the fastest, and memory outruns the cache."""
         together = self.machine(*(f"{key}={factor}x" for factor in (0.1, 0.5, 0.9, 1, 1.1, 2, 10)))
@@ -164,7 +168,17 @@ class TestAtPoints:
         fixed = [together.products[each] for each in found]
         assert any(at_place(each.computing, 0) != at_place(each.computing, 1) for each in fixed)
 
-    def test_peaks_of_several_points_are_asked_one_by_one(self) -> None:
+    def test_peaks_of_several_points(self) -> None:
+        """A peak that is a column is another object for each product that asks for it, and found again by its values."""
         together = self.machine("compute.peak_clock=1x", "compute.peak_clock=0.5x")
-        with pytest.raises(OneByOneError, match="one peak"):
-            product_time(product(64, 64, 64), together)
+        devices = devices_of(together.device)
+        assert devices is not None
+        peaks = (4e14, 9e14)
+        for _ in range(2):
+            found = product_time(replace(product(300, 1000, 4096), peak=column_of(peaks)), together)
+        assert len(together.products) == 1
+        for place, (device, peak) in enumerate(zip(devices, peaks, strict=True)):
+            alone = product_time(
+                replace(product(300, 1000, 4096), peak=peak), replace(together, device=device, points=None)
+            )
+            assert (at_place(found.time, place), at_place(found.compute, place)) == (alone.time, alone.compute)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from meshcast.estimate.multiprocessors import cache
 from meshcast.estimate.multiprocessors.cache import misses, panel_reads, swept
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.parameters import SmParameters
@@ -38,3 +39,17 @@ def test_panels_that_fit_are_read_once() -> None:
 def test_panels_that_do_not_fit_are_read_again() -> None:
     """Two groups of eight rows go past 128 columns each; L2 holds 40 panels, so that the second reads all columns again."""
     assert panel_reads(16, 128, 1.0, 1.0, 128, 40.0) == 16 + 2 * 128
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "at_once", "room"),
+    [(1000, 17, 132, 20.0), (1003, 17, 132, 20.0), (64, 4096, 132, 40.0), (999, 64, 264, 90.0), (600, 33, 8, 12.0)],
+)
+def test_many_steps_read_as_those_that_are_played(
+    rows: int, columns: int, at_once: int, room: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 1000 x 17 tiles, 132 at once: 125 groups of two steps each."""
+    short = panel_reads(rows, columns, 1.0, 1.0, at_once, room)
+    monkeypatch.setattr(cache, "_PLAYED", 10**9)
+    in_full = panel_reads.__wrapped__(rows, columns, 1.0, 1.0, at_once, room)
+    assert short == pytest.approx(in_full, rel=0.03)

@@ -86,6 +86,19 @@ def test_waves_that_are_skipped_take_as_long_as_those_that_are_played(monkeypatc
     assert skipped.dram == pytest.approx(played.dram, rel=0.02)
 
 
+def test_waves_that_go_up_and_down_are_skipped_at_the_pace_of_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop whose loads, instructions and stores take turns: some waves take a half more than others, and it never ends."""
+    load, compute = Phase(least=499, cached=3072, dram=3072), Phase(least=757, issue=662)
+    grid = BlockGrid(blocks=((458_752, (load, compute, Phase(cached=3072, dram=3379))),), resident=16, start=158)
+    a100 = Chip(device=load_device("a100-sxm-80gb"), parameters=SmParameters())
+    skipped = play(grid, a100)
+    monkeypatch.setattr(events, "LONG", 10**6)
+    played = play(grid, a100)
+    assert skipped.events < played.events / 2
+    assert skipped.cycles == pytest.approx(played.cycles, rel=0.05)
+    assert skipped.dram == pytest.approx(played.dram, rel=0.02)
+
+
 def test_what_is_used_adds_up() -> None:
     phases = Phase(least=300, cached=4096.0, dram=2048.0), Phase(tensor=100, issue=50)
     found = play(BlockGrid(blocks=((SMS * 4, phases),), resident=2, start=10), H200)

@@ -176,3 +176,10 @@ def test_shipped_kernels_go_with_the_shipped_model(name: str) -> None:
     known = shipped(name)
     assert known is not None
     assert known.reference == reference_digest(load_device(name))
+
+
+def test_a_family_of_too_few_rows_is_warned_of(command: Callable[..., tuple[int | str | None, str]]) -> None:
+    table(Path("ops.csv"), rows=1)
+    code, said = command("--from", "ops.csv", "--on", "tpu-v6e", "--json")
+    assert code == 0
+    assert "too few rows to judge" in json.loads(said)["warnings"][0]

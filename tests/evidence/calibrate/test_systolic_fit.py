@@ -57,6 +57,22 @@ def test_lines_that_made_the_times_are_found_again() -> None:
     assert found.left_out.r_squared == pytest.approx(1)
 
 
+def test_a_product_and_its_transpose_are_left_out_together() -> None:
+    """They have the same cycles and the same words: one would tell of the other."""
+    folds = {each.fold for each in measured()}
+    assert len(folds) == 5
+    for m, k, n in itertools.combinations(SIDES, 3):
+        one, other = (MeasuredProduct(m=a, k=k, n=b, time_us=1.0) for a, b in ((m, n), (n, m)))
+        assert one.fold == other.fold
+
+
+@pytest.mark.parametrize("source", ['the "best" run.csv', "C:\\runs\\new.csv", "two\nlines", "1\x7f2", "Größe 📈.csv"])
+def test_names_of_sources_are_read_back(source: str, tmp_path: Path) -> None:
+    path = tmp_path / "lines.systolic.toml"
+    FittedLines(device="tpu-v4", source=source, products=TRUE).save(path)
+    assert read_fitted_lines(path).source == source
+
+
 def test_thin_products_have_a_line_of_the_words_that_they_move(tmp_path: Path) -> None:
     true = replace(TRUE, lines=TRUE.lines[1:], thin=(128, LatencyLine(slope=2e-6, start=0.5)))
     found = fitted_lines(measured(true), 128, 128, where="here").lines

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 
 from meshcast.estimate.cells.mapping import CellMapping, mapped
+from meshcast.estimate.image_batches import working_set
 from meshcast.hardware import CellArray, Device
 from meshcast.lower import Kernel
 
@@ -50,6 +51,6 @@ def energy_by_part(kernel: Kernel, device: Device) -> Mapping[str, float]:
     else:
         parts["periphery"] = spent.vector * (kernel.vector_flops + kernel.matrix_flops)
         parts["buffer"] = spent.buffer_per_byte * moved
-    if kernel.footprint_bytes > device.cache_bytes and device.energy is not None:
+    if working_set(kernel) > device.cache_bytes and device.energy is not None:
         parts["memory"] = (device.energy.memory_per_byte or 0.0) * moved
     return parts

@@ -2,7 +2,8 @@
 
 `t = launch + max(clocks / clock, periphery, memory)`: while the array works on one part of a result, the periphery converts and
 stores another, and the memory beside it is read ahead. The periphery computes what a kernel's other ops ask for, and products of
-numbers that cells do not hold. Bytes move at the rate of the memory beside the array where a kernel's fit there.
+numbers that cells do not hold. Bytes move at the rate of the memory beside the array where a kernel's fit there, and
+of a batch of images, which runs in parts that do, the weights written into the cells for each (`image_batches`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from meshcast.estimate.cells.energy import energy_by_part
 from meshcast.estimate.cells.mapping import mapped
 from meshcast.estimate.estimator import Array, Estimates, Origin, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
+from meshcast.estimate.image_batches import parts_of_batch
 from meshcast.estimate.rates import vector_rate
 from meshcast.estimate.roofline import interval_parameters, light_bounds
 from meshcast.estimate.support import arithmetic_support
@@ -104,4 +106,5 @@ def _compute(kernel: Kernel, device: Device) -> float:
     rate = vector_rate(kernel.dtype, device)
     if found is None:
         return (kernel.vector_flops + kernel.matrix_flops) / rate
-    return max(found.clocks / device.clock_hz, kernel.vector_flops / rate)
+    clocks = found.clocks + (parts_of_batch(kernel, device) - 1) * found.load_clocks
+    return max(clocks / device.clock_hz, kernel.vector_flops / rate)

@@ -7,8 +7,9 @@
     load   = count K N weight bits / bits of weights in a clock
 
 Weights are written into the cells tile by tile, and every row of the left operand is driven past them. Without double buffers a
-tile waits for its weights: `clocks = work + load - (tiles - 1) steps`, as the last vector of a tile is still summed up while
-the next weights come; with them only the first tile does: `clocks = load / tiles + max(work, load (tiles - 1) / tiles)`.
+tile waits for its weights: `clocks = work + load - (ceil(tiles / arrays) - 1) steps`, as the last vector of a tile is still
+summed up while the next weights come; with them only the first tile does, and `clocks = load / tiles + max(work, load (tiles - 1)
+/ tiles)`.
 Sums of one column over several tiles of rows are kept in the memory beside the array.
 
 After the latency model of ZigZag (Mei et al., IEEE Transactions on Computers 2021; its model of in-memory computing: Houshmand
@@ -18,9 +19,9 @@ cells hold all weights at once it has them arrive while the layer computes, `max
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
+from meshcast.estimate.image_batches import integer_bits
 from meshcast.estimate.products import ArrayProduct, product_of
 from meshcast.hardware import CellArray, Device
 from meshcast.lower import Kernel
@@ -98,10 +99,3 @@ def mapped(kernel: Kernel, device: Device) -> CellMapping | None:
     # What a fusion widens to the type of the product has no more bits for that.
     activations, weights = kernel.stored_bits or (bits, bits)
     return mapped_product(product, min(weights, bits), min(activations, bits), device.cells)
-
-
-@functools.cache
-def integer_bits(dtype: str) -> int | None:
-    """Bits of an integer type (`i4`, `ui8`); None for any other."""
-    digits = dtype.removeprefix("ui").removeprefix("i")
-    return int(digits) if digits.isdigit() and dtype != "i1" else None

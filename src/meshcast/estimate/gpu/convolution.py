@@ -28,10 +28,12 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
+from meshcast.estimate.gpu.gemm import packed_time, unit_bytes
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.spectral_convolution import spectral_convolution
-from meshcast.estimate.gpu.tiles import TiledProduct, product_time
+from meshcast.estimate.gpu.tile_ways import TiledProduct
+from meshcast.estimate.gpu.tiles import product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, is_filter_gradient_call
 from meshcast.workload import Convolution, element_bytes
@@ -67,7 +69,7 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return replace(_direct(kernel, shape, machine), matrix_joules=joules)
     product = _tiled(kernel, shape, rate, machine)
     taps = math.prod(shape.kernel)
-    work = product_time(product, machine)
+    work = packed_time(product, machine)
     if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
         work = work.then(_gathered(_steps(shape, product.width), product.width, machine))
         spectral = spectral_convolution(kernel, shape, machine)
@@ -111,7 +113,11 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
         # Finding pixels takes places of a scheduler's, of which Volta's have some to spare.
         share = min(1.0, share * machine.plain_slots)
         share *= WINOGRAD if by_winograd(shape, gradient=gradient) else 1.0
-    return implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+    product = implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+    unit = unit_bytes(product.width, rate)
+    if unit <= product.width:
+        return product
+    return replace(product, width=unit, unpacked=product.read * unit / product.width)
 
 
 def by_winograd(shape: Convolution, *, gradient: bool) -> bool:

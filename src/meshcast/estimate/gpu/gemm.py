@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from meshcast.base import larger
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.elementwise import LoopDemand, demanded, looped, transpose
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.reduction import reduction
-from meshcast.estimate.gpu.tiles import TiledProduct, product_time
+from meshcast.estimate.gpu.tile_ways import TiledProduct
+from meshcast.estimate.gpu.tiles import product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, KernelKind, is_summed
 from meshcast.workload import ALIGNMENT, Gemm, Reduction, element_bytes
@@ -19,6 +21,10 @@ REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library
 TINY = 64  # sides of products that a block takes whole
 TINY_STEP = 32  # elements of a step along K
 TINY_BLOCKS = 16  # blocks of an SM
+# To widen an element of 2 or 4 bits in registers: eight of them take nine (Kim et al. 2022, arXiv:2211.10017, to f16; to bytes no
+# more), once for every tile of the other operand that it meets.
+UNPACKING = 9 / 8
+UNPACKED_TILE = 128  # rows or columns of the other operand
 _UNIT_BYTES = {"i8": 1.0, "i4": 0.5, "f8": 1.0, "f4": 0.5}  # of an operand, by the type that a unit takes
 
 
@@ -33,11 +39,12 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if shape.groups == 1 and is_elemental(shape):
         return looped(elemental_demand(kernel, shape, machine), machine)
     product = _tiled(kernel, shape, rate, machine)
-    work = _timed(product, shape, machine)
+    work = packed_time(product, machine)
     if is_tiny(shape):
         work = min(work, _tiny(kernel, shape, machine), key=lambda each: each.time)
     if element_bytes(shape.lhs_dtype) <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
         work = _byte_product(product, shape, machine)
+    work = with_unpacking(work, product, shape, rate, machine)
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
 
 
@@ -51,24 +58,81 @@ def gemm_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | None:
 
 def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> TiledProduct:
     """The product as libraries compute it; groups share out its rows."""
-    stored = element = element_bytes(shape.lhs_dtype)
-    if element < 1 and rate.type in _UNIT_BYTES:  # unpacked next to units that take no fewer bits
-        element = max(element, _UNIT_BYTES[rate.type])
+    stored = element_bytes(shape.lhs_dtype)
+    element = _unit_bytes(shape, rate)
+    batch = shape.batch * shape.groups if shape.groups > 1 else shape.batch
+    m = shape.m / shape.groups if shape.groups > 1 else shape.m
+    unpacked = kernel.read_bytes * element / stored
+    if _has_two_widths(shape):
+        left, right = element - stored, element - element_bytes(shape.rhs_dtype)
+        unpacked = kernel.read_bytes + batch * shape.k * (m * left + shape.n * right)
     carried, chained = _carried(shape, rate, machine)
     return TiledProduct(
-        batch=shape.batch * shape.groups if shape.groups > 1 else shape.batch,
-        m=shape.m / shape.groups if shape.groups > 1 else shape.m,
+        batch=batch,
+        m=m,
         n=shape.n,
         k=shape.k,
         # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
         width=min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element,
         read=kernel.read_bytes,
         written=kernel.written_bytes,
-        unpacked=kernel.read_bytes * element / stored,
+        unpacked=unpacked,
         recency=kernel.recency,
-        peak=rate.flops * _aligned(shape, rate, machine),
+        peak=rate.flops * _aligned(_filled(shape, element), rate, machine) * _cut_share(kernel, machine),
         carried=carried,
         chained=chained,
+    )
+
+
+def _has_two_widths(shape: Gemm) -> bool:
+    """Whether integers of two widths are multiplied: the product widens the narrower (`lower/narrow_weights.py`)."""
+    left, right = element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype)
+    return left != right and max(left, right) <= 1
+
+
+def _unit_bytes(shape: Gemm, rate: Rate) -> float:
+    """Bytes of an operand's element as the unit takes it: unpacked next to units that take no fewer bits."""
+    element = element_bytes(shape.lhs_dtype)
+    if _has_two_widths(shape):
+        element = max(element, element_bytes(shape.rhs_dtype))
+    return unit_bytes(element, rate)
+
+
+def unit_bytes(element: float, rate: Rate) -> float:
+    """Bytes that a unit takes an element of so many in."""
+    return max(element, _UNIT_BYTES[rate.type]) if element < 1 and rate.type in _UNIT_BYTES else element
+
+
+def _filled(shape: Gemm, element: float) -> Gemm:
+    """A product of packed integers as one of what the unit takes: rows that pass through registers are aligned by that."""
+    types = [
+        f"i{int(element * 8)}" if element_bytes(dtype) < min(element, 1.0) else dtype
+        for dtype in (shape.lhs_dtype, shape.rhs_dtype)
+    ]
+    return (
+        shape if types == [shape.lhs_dtype, shape.rhs_dtype] else replace(shape, lhs_dtype=types[0], rhs_dtype=types[1])
+    )
+
+
+def with_unpacking(work: GpuWork, product: TiledProduct, shape: Gemm, rate: Rate, machine: GpuMachine) -> GpuWork:
+    """The product with the instructions that widen its packed operands, issued beside the units for matrices.
+
+    `t = max(t, launch + i / I)`, `i = 9/8 K (M ceil(N / 128) + N ceil(M / 128))` for operands narrower than the unit.
+    """
+    unit, elements = _unit_bytes(shape, rate), 0.0
+    sides = (shape.lhs_dtype, product.m, product.n), (shape.rhs_dtype, product.n, product.m)
+    for dtype, side, other in sides:
+        if element_bytes(dtype) < min(unit, 1):
+            elements += product.batch * side * product.k * math.ceil(other / UNPACKED_TILE)
+    if not elements:
+        return work
+    issued = elements * UNPACKING
+    seconds = issued / machine.instruction_rate
+    return replace(
+        work,
+        time=larger(work.time, machine.launch + seconds),
+        formula=f"max({work.formula}; launch + issue)",
+        terms=(*work.terms, *machine.named(*machine.issuing(issued, seconds))),
     )
 
 
@@ -93,6 +157,14 @@ def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
     return 1.0 if shape.writes_aligned else p.misaligned_output
 
 
+def _cut_share(kernel: Kernel, machine: GpuMachine) -> float:
+    """The share of the rate that Triton leaves a product whose operands it computes on (`lower/cut_operands.py`).
+
+    They pass through registers on their way to the tensor cores, and cuBLAS's pipelines are not there. An epilogue is another op.
+    """
+    return machine.parameters.cut_share if kernel.vector_flops and len(kernel.ops) == 1 else 1.0
+
+
 def _carried(shape: Gemm, rate: Rate, machine: GpuMachine) -> tuple[float, float]:
     """Cycles of a step of TF32 beside its arithmetic, a row and in all: most of its kernels load operands into registers.
 
@@ -106,22 +178,21 @@ def _carried(shape: Gemm, rate: Rate, machine: GpuMachine) -> tuple[float, float
     return p.tf32_row_cycles * times, p.tf32_step_cycles * times
 
 
-def _timed(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:
+def packed_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     """The product's time; packed operands are no worse than those that fill the unit's type.
 
     The tile that the model prefers for fewer bytes may be another one, and a little slower.
     """
     work = product_time(product, machine)
-    packed = element_bytes(shape.lhs_dtype)
-    if packed >= product.width:
+    if product.unpacked <= product.read:
         return work
-    filled = replace(product, read=product.read * product.width / packed)
+    filled = replace(product, read=product.unpacked)
     return min(work, product_time(filled, machine), key=lambda each: each.time)
 
 
 def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:
     """1-byte operands must be K-major for the tensor cores: transposed first, or taken element by element."""
-    direct = _timed(replace(product, peak=product.peak * machine.parameters.byte_direct), shape, machine)
+    direct = packed_time(replace(product, peak=product.peak * machine.parameters.byte_direct), machine)
     moved = GpuWork(time=0.0)
     for major, elements in (
         (shape.lhs_contracting_minor, product.batch * product.m * product.k),
@@ -129,7 +200,7 @@ def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> Gp
     ):
         if not major:
             moved = moved.then(_transposed(elements, product.width, machine))
-    transposed = moved.then(_timed(product, shape, machine))
+    transposed = moved.then(packed_time(product, machine))
     return min(direct, transposed, key=lambda work: work.time)
 
 
@@ -192,9 +263,11 @@ def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
 
 
 def summed_product(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> tuple[LoopDemand | None, Kernel]:
-    """What XLA makes of a small vector-matrix product: (a loop that multiplies, the reduction of what it gives).
+    """A small vector-matrix product that comes as one kernel: (a loop that multiplies, the reduction of what it gives).
 
-    Rows are multiplied on the way, without a loop; of columns products are written, and then their sums.
+    Rows are multiplied on the way, without a loop; of columns products are written, and then their sums. XLA's own lowering has
+    made reductions of such products before (`lower.vector_products`); here are those of eager PyTorch and of kernels told
+    by their shape alone, as tables of measured products are. That a library's kernel for them takes as long is ours.
     """
     n = max(shape.m, shape.n)
     elements = shape.batch * n * shape.k

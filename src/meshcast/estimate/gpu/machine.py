@@ -17,7 +17,7 @@ from meshcast.lower import CostKey
 
 if TYPE_CHECKING:
     from meshcast.estimate.gpu.elementwise import LoopDemand
-    from meshcast.estimate.gpu.tiles import TiledProduct
+    from meshcast.estimate.gpu.tile_ways import TiledProduct
 
 # Where a p-norm joins arithmetic and memory, `d ln time / d ln compute` is `compute^p / (compute^p + memory^p)`: the share of
 # the time that follows the clock. p is the norm's uncalibrated value (`Parameters.overlap`), and not fitted apart: measured

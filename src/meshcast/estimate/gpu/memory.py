@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from meshcast.base import made_quickly
+from meshcast.base import NumberColumn, larger, made_quickly, smaller
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.lower import Recency
@@ -50,10 +50,10 @@ def _held_share(
     free, slope = none - (read + dirty * written), none - full
 
     def held(age: float) -> float:
-        return min(1.0, max(0.0, (free - age) / slope))
+        return smaller(1.0, larger(0.0, (free - age) / slope))
 
     warm = held(0.0)
-    if recency is None or not warm or not (read + written):
+    if recency is None or not (read + written) or (not isinstance(warm, NumberColumn) and not warm):
         return warm
     known, hits = 0, 0.0
     for age, size in recency.reads:

@@ -52,6 +52,9 @@ class GpuParameters:
     reduction_instructions: float = _about(
         "instructions per op of a reduction: loads, exchanges and bounds along with it", 3.3
     )
+    narrow_row_instructions: float = _about(
+        "instructions of a reduction for every row of at most 128 f32 numbers, at the most", 560.0
+    )
     reduction_cycles: float = _about("cycles from a reduction's last load to its result", 700.0)
     column_step_cycles: float = _about("one step of a column reduction's loop: a load's latency, in cycles", 150.0)
     column_rest_cycles: float = _about(
@@ -99,6 +102,7 @@ class GpuParameters:
     tf32_step_cycles: float = _about("cycles that a K-step of TF32 takes beside, through registers", 400.0)
     tf32_row_cycles: float = _about("and for every row and column of its tile", 0.5)
     tf32_odd: float = _about("times as much of both where rows are not aligned, which are loaded number by number", 3.0)
+    cut_share: float = _about("share left of the rate where Triton computes on a product's operands first", 0.57)
     load_cycles: float = _about("cycles from a tile's request of operands to their arrival", 800.0)
     prologue_cycles: float = _about("pipeline fill and epilogue of a GEMM's first tile, in cycles", 2000.0)
     tile_cycles: float = _about("cycles between tiles of one SM", 1200.0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshcast.base import by_point
 from meshcast.estimate.estimator import Array
 from meshcast.estimate.gpu.machine import GpuMachine
 from meshcast.workload import DTYPE_BITS, Indexed
@@ -78,7 +79,8 @@ def missed_bytes(shape: Indexed, machine: GpuMachine) -> float:
         return min(rows * row, float(shape.table.bytes))
     per_slice = rows / shape.count * row
     capacity = machine.parameters.picked_cache * machine.device.cache_bytes / per_slice
-    return picks_of(shape).misses(capacity) * per_slice
+    misses: float = by_point(picks_of(shape).misses, capacity)
+    return misses * per_slice
 
 
 @functools.lru_cache(maxsize=1024)

@@ -16,18 +16,18 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from meshcast.base import larger
+from meshcast.base import larger, smaller
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.picks import missed_bytes
-from meshcast.lower import Kernel, short_name
-from meshcast.workload import Reduction
+from meshcast.lower import SCANNED, Kernel, scan_levels, short_name
+from meshcast.workload import Reduction, element_bytes
 
 TILE = 32
-NARROW = 128  # elements of rows that are not loaded by vectors: fewer than four a lane
-SCANNED = 16  # elements of a window of XLA's prefix sums
+NARROW = 128  # elements of rows that cost more than their arithmetic: fewer than four a lane
+F32_BYTES = 4
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
 
@@ -84,11 +84,20 @@ def _start(kernel: Kernel, machine: GpuMachine) -> float:
 
 
 def reduction_instructions(kernel: Kernel, machine: GpuMachine) -> float:
-    """Thread instructions of a reduction: its arithmetic's, and a load and its address for each element of narrow rows."""
+    """Thread instructions of a reduction: its arithmetic's, and those that every narrow row costs.
+
+    A load and its address for each element of a row of few, but no more than what a row's lanes take to load by vectors, exchange
+    their sums and write one result: so many instructions a row of f32 numbers, and half as many of 16 bits, of which a thread
+    loads twice as many at once.
+    """
     issued = instructions(kernel, machine, machine.parameters.reduction_instructions)
     shape = kernel.geometry
     if isinstance(shape, Reduction) and 0 < math.prod(shape.shape[d] for d in shape.dims) <= NARROW and shape.dims:
-        issued += math.prod(shape.shape) * _loaded(kernel) * machine.parameters.step_instructions
+        row = math.prod(shape.shape[d] for d in shape.dims)
+        wide = min(1.0, element_bytes(kernel.dtype) / F32_BYTES)
+        p = machine.parameters
+        each = smaller(_loaded(kernel) * p.step_instructions, p.narrow_row_instructions * wide / row)
+        issued += math.prod(shape.shape) * each
     return issued
 
 
@@ -236,31 +245,32 @@ def _is_scan(kernel: Kernel) -> bool:
 def _scan(kernel: Kernel, shape: Reduction, elements: float, machine: GpuMachine) -> GpuWork:
     """A prefix sum: XLA (`reduce_window_rewriter.cc`) sums windows of 16, scans their totals likewise, and adds them back.
 
-    `t = (levels + 1) launch + 17/16 e w i / I + mem`: every one of `e` elements goes over the `w` up to 16 of its window.
+    `t = (levels + 1) launch + 17/16 e w i / I + mem`: a kernel for each of the levels above the first, whose windows are summed
+    where the totals are added back; every one of `e` elements goes over the `w` up to 16 of its window.
     """
     p = machine.parameters
     length = math.prod(shape.shape[d] for d in shape.dims)
     window = min(length, SCANNED)
-    levels = max(1, math.ceil(math.log(max(2, length), SCANNED)))
+    levels = scan_levels(length)
     applied = max(0.0, kernel.vector_flops / elements - 1) * p.loop_instructions
     applied += kernel.transcendentals / elements * p.loop_transcendental
-    issued = elements * window * (p.step_instructions + applied) * (1 + 1 / SCANNED if levels > 1 else 1)
+    issued = elements * window * (p.step_instructions + applied) * (1 + 1 / SCANNED if levels else 1)
     compute = issued / machine.instruction_rate
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    memory = moved.seconds if levels > 1 else larger(0.0, moved.seconds - compute)
-    fixed = machine.launch * (levels + 1 if levels > 1 else 1)
+    memory = moved.seconds if levels else larger(0.0, moved.seconds - compute)
+    fixed = machine.launch * (levels + 1)
     return GpuWork(
         time=fixed + compute + memory,
         compute=compute,
         fixed=fixed,
         memory=memory,
-        dram_bytes=moved.dram_bytes * min(2, levels),
+        dram_bytes=moved.dram_bytes * min(2, levels + 1),
         instructions=issued,
         formula="t = (levels + 1) launch + issue + mem",
         terms=(
             *moved.terms,
             *machine.named(
-                ("levels of windows", "levels", levels, ""),
+                ("levels of windows above the first", "levels", levels, ""),
                 ("elements of a window", "w", window, ""),
                 *machine.issuing(issued, compute),
                 ("launch", "launch", machine.launch, "s"),

@@ -22,7 +22,7 @@ from meshcast.lower import Recency
 
 WAYS = 16  # of a set (V100: Jia et al. 2018, Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking)
 GROUP = 8  # rows of tiles that are gone over together, column by column (Triton's and CUTLASS's swizzles)
-_PLAYED = 64  # waves of a product whose panels are followed
+_PLAYED = 64  # steps of a product whose panels are followed; the others read as the later half of these, which finds L2 filled
 
 
 @functools.lru_cache(maxsize=16384)
@@ -64,18 +64,20 @@ def misses(read: float, written: float, chip: Chip, recency: Recency | None) -> 
 def panel_reads(rows: int, columns: int, row_bytes: float, column_bytes: float, at_once: int, room: float) -> float:
     """Bytes of panels that tiles of a product ask memory for, first reads included.
 
-    Tiles are gone over in groups of eight rows, `at_once` at a time; each needs a panel of either operand, and L2 keeps the
-    panels that were used last.
+    Tiles are gone over in groups of eight rows, in steps of as many columns as `at_once` tiles of a group have; each tile needs a
+    panel of either operand, and L2 keeps the panels that were used last.
     """
     panels: OrderedDict[tuple[int, int], float] = OrderedDict()
-    held = loaded = 0.0
-    waves, played = math.ceil(rows * columns / at_once), 0
+    held = loaded = at_half = 0.0
+    steps, played = _steps(rows, columns, at_once), 0
     for group in range(0, rows, GROUP):
         deep = min(GROUP, rows - group)
-        wide = max(1, at_once // deep)
+        wide = _strip(deep, at_once)
         for first in range(0, columns, wide):
             if played == _PLAYED:
-                return loaded * waves / played
+                return loaded + (loaded - at_half) * (steps - played) / (played - _PLAYED // 2)
+            if played == _PLAYED // 2:
+                at_half = loaded
             played += 1
             wanted = [(0, row) for row in range(group, group + deep)]
             wanted += [(1, column) for column in range(first, min(columns, first + wide))]
@@ -89,3 +91,15 @@ def panel_reads(rows: int, columns: int, row_bytes: float, column_bytes: float, 
             while held > room and len(panels) > len(wanted):
                 held -= panels.popitem(last=False)[1]
     return loaded
+
+
+def _strip(deep: int, at_once: int) -> int:
+    """Columns of tiles that a step goes over in a group of so many rows."""
+    return max(1, at_once // deep)
+
+
+def _steps(rows: int, columns: int, at_once: int) -> int:
+    """Strips of all groups, the last group with the rows that are left."""
+    whole, rest = divmod(rows, GROUP)
+    last = math.ceil(columns / _strip(rest, at_once)) if rest else 0
+    return whole * math.ceil(columns / _strip(GROUP, at_once)) + last

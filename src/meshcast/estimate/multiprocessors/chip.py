@@ -9,11 +9,12 @@ from meshcast.estimate.gpu.machine import EARLIER, GENERATIONS, GpuArchitecture
 from meshcast.estimate.multiprocessors.parameters import CACHE_READS, LATENCIES, UNKNOWN_LATENCY, Latency, SmParameters
 from meshcast.hardware import Core, Device
 
-PORT_BYTES = (
-    64  # that an SM takes from L2 in a cycle (A100 white paper: 5120 bytes per clock for 80 L2 slices' SM side)
-)
+# That an SM takes from L2 in a cycle: as much as a slice of L2 gives (A100 white paper: 5,120 bytes a clock from 80 slices). None
+# is published of an SM: that they are alike is ours.
+PORT_BYTES = 64
 SHARED_BYTES = 128  # that an SM's shared memory gives in a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide)
 REGISTER_BYTES = 4
+RARELY = 0.01  # the share of misses up to which a block waits for none: about one load of its 128 threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class Chip:
 
     def load_cycles(self, missed: float) -> float:
         """A load's latency where a share of them misses L2: threads of a block wait for the last of theirs."""
-        return self.latency.memory if missed > 0.01 else self.latency.cache
+        return self.latency.memory if missed > RARELY else self.latency.cache
 
     @cached_property
     def lanes(self) -> float:

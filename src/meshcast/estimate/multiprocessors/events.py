@@ -17,6 +17,7 @@ SM come out of them; nothing here knows of either.
 SMs whose blocks are at the same place are one class and simulated once; where the grid runs out in the middle of a class it
 is split. Where blocks are small an SM's residents are put together in bundles that start together (`BUNDLES` of them are left to
 overlap each other). Once the waves of blocks of a kind take equally long, all but the last of them are skipped, at that pace.
+Where their paces go up and down for ever, as blocks come together and part again, `LONG` waves tell the mean.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase, Played, sca
 BUNDLES = 4  # of blocks on an SM that are followed apart
 STEADY = 0.01  # relative difference between the paces of waves from which on they count as equal
 ALIKE = 3  # waves of one pace before others are skipped
+LONG = 64  # waves that tell the pace where it goes up and down, after a quarter of them
 KEPT_WAVES = 2  # that are played after a skip
 _TINY = 1e-9
 
@@ -139,9 +141,9 @@ class _Play:
             self.classes.append(rest)
         kind = self.grid.kind
         phases = self.grid.take(sms.sms)
-        if not sms.started or sms.started < self.slots:
-            phases = (*self.first, *phases)
         first = sms.started < self.slots
+        if first:
+            phases = (*self.first, *phases)
         start = self.launch.start * (self.chip.parameters.cold_starts if first else 1.0)
         # The last block of a bundle has started; the start of an SM's first one is part of the launch.
         ready = max(self.now if first else self.now + start, sms.free_at) + start * (self.bundle - 1)
@@ -156,29 +158,38 @@ class _Play:
     def _mark(self, kind: int) -> None:
         """Notes the begin of a wave, and skips waves that would be like the last ones."""
         self.marks.append((self.now, kind, self.tensor, self.issue, self.cached, self.dram))
-        if len(self.marks) < ALIKE + 1 or any(mark[1] != kind for mark in self.marks[-ALIKE - 1 :]):
-            return
-        paces = [later[0] - earlier[0] for earlier, later in pairwise(self.marks[-ALIKE - 1 :])]
-        if max(paces) - min(paces) > STEADY * paces[-1]:
-            return
-        before, now = self.marks[-ALIKE - 1], self.marks[-1]
         wave = self.slots * self.chip.sms
         waves = self.grid.left // wave - KEPT_WAVES
         if waves <= 0:
             return
+        span = self._alike(kind)
+        if not span:
+            return
+        before, now = self.marks[-span - 1], self.marks[-1]
         # Between two marks as many blocks started as a wave has, but not just their work was done: the pace is that of work.
         whole = [wave * sum(work) for work in zip(*map(_work, self.grid.phases), strict=True)]
-        done = [(new - old) / ALIKE for new, old in zip(now[2:], before[2:], strict=True)]
+        done = [(new - old) / span for new, old in zip(now[2:], before[2:], strict=True)]
         ratios = [part / all_of_it for part, all_of_it in zip(done, whole, strict=True) if all_of_it]
         ahead = min(ratios, default=1.0)
         self.grid.skip(waves * wave)
         for sms in self.classes:
             sms.started += waves * self.slots
-        self._advance_clock(waves * (now[0] - before[0]) / ALIKE / ahead)
+        self._advance_clock(waves * (now[0] - before[0]) / span / ahead)
         self.tensor, self.issue, self.cached, self.dram = (
             value + waves * part for value, part in zip(now[2:], whole, strict=True)
         )
         self.marks.clear()
+
+    def _alike(self, kind: int) -> int:
+        """The last waves of a kind that others would be like; 0 where they would not."""
+        marks = self.marks
+        if len(marks) <= ALIKE or any(mark[1] != kind for mark in marks[-ALIKE - 1 :]):
+            return 0
+        paces = [later[0] - earlier[0] for earlier, later in pairwise(marks[-ALIKE - 1 :])]
+        if max(paces) - min(paces) <= STEADY * paces[-1]:
+            return ALIKE
+        wild = len(marks) > LONG + LONG // 4 and all(mark[1] == kind for mark in marks[-LONG - 1 :])
+        return LONG if wild else 0
 
     def _advance_clock(self, cycles: float) -> None:
         before = self.now

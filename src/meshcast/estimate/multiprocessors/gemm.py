@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import elemental_demand, gemm_product, is_elemental, summed_product
+from meshcast.estimate.gpu.gemm import elemental_demand, gemm_product, is_elemental, summed_product, with_unpacking
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
-from meshcast.estimate.gpu.tiles import TiledProduct
+from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.products import TileJob, product
 from meshcast.estimate.multiprocessors.reductions import reduction
@@ -24,13 +24,14 @@ def gemm(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     if is_summed(shape):
         multiplied, summed = summed_product(kernel, shape, machine)
         last = reduction(summed, chip, machine)
-        return last if multiplied is None else loop(multiplied, chip, machine).then(last)
+        return last if multiplied is None else loop(multiplied, chip).then(last)
     if shape.groups == 1 and is_elemental(shape):
-        return loop(elemental_demand(kernel, shape, machine), chip, machine)
+        return loop(elemental_demand(kernel, shape, machine), chip)
     tiled = gemm_product(kernel, machine)
     assert tiled is not None  # no loop, no sum
     work = _turned(tiled, shape, chip, machine) if _is_turned(shape) else product(TileJob(product=tiled), chip, machine)
     rate = matrix_rate(kernel, machine.device)
+    work = with_unpacking(work, tiled, shape, rate, machine)
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
 
 

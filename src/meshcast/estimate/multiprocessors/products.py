@@ -27,7 +27,7 @@ from meshcast.base import made_quickly
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.elementwise import demanded
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
-from meshcast.estimate.gpu.tiles import TiledProduct
+from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.multiprocessors.cache import misses, panel_reads
 from meshcast.estimate.multiprocessors.chip import REGISTER_BYTES, SHARED_BYTES, Chip
 from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase
@@ -43,6 +43,12 @@ RESIDENT = 8  # tiles of an SM at most
 SIDES = (16, 32, 64, 96, 128, 192, 256)
 SPLITS = (1, 2, 4, 8, 16, 32)
 LARGEST = 256 * 128  # accumulators of a tile
+FEWEST_STAGES = (
+    2.0  # of a tile that shares its SM's shared memory with others: one that is loaded, one that is multiplied
+)
+SECOND_LAUNCHES = (
+    1.5  # launches that a second kernel takes with its loop, to choose by: what is played has both in full
+)
 PLAYED = 8  # ways that are played, those that could be the fastest first
 
 
@@ -166,7 +172,7 @@ def _expected(way: Way, asked: TileJob, chip: Chip) -> float:
     alone = steps * (step + p.step_cycles) + chip.latency.cache + stored
     used = min(count, chip.sms)
     fetch = _fetched(way, asked, rows, columns, chip) * steps * count / min(chip.cache_bytes, used * chip.port_bytes)
-    second = chip.launch * chip.clock * 1.5 if way.splits > 1 else 0.0
+    second = chip.launch * chip.clock * SECOND_LAUNCHES if way.splits > 1 else 0.0
     shared = busiest * (steps * step + (stored if way.streamed else 0.0))
     return max(shared, rounds * alone, fetch) + second
 
@@ -178,7 +184,9 @@ def _played(way: Way, asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWor
     count = max(1, math.ceil(count))
     held = resident(way, chip)
     busy = min(held, math.ceil(count / chip.sms))
-    stages = min(MOST_STAGES, max(2.0, chip.core.shared_memory_bytes / busy // ((way.bm + way.bn) * STEP_BYTES)))
+    stages = min(
+        MOST_STAGES, max(FEWEST_STAGES, chip.core.shared_memory_bytes / busy // ((way.bm + way.bn) * STEP_BYTES))
+    )
     missed = misses(p.read, p.written, chip, p.recency)
     again = _again(way, asked, rows, columns, held, chip)
     from_memory = p.read * missed.read + again
@@ -222,7 +230,7 @@ def _played(way: Way, asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWor
     if way.splits == 1:
         return work
     added = demanded(results, partial, p.written, results * way.splits, machine)
-    return work.then(GpuWork(time=machine.gap)).then(loop(added, chip, machine))
+    return work.then(GpuWork(time=machine.gap)).then(loop(added, chip))
 
 
 def _again(way: Way, asked: TileJob, rows: int, columns: int, held: int, chip: Chip) -> float:

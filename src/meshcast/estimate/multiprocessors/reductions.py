@@ -25,10 +25,12 @@ from meshcast.workload import Reduction
 
 ROW_THREADS = 256  # of a block that goes over rows (openxla/xla, `RowReductionFusion`)
 WARP = 32
-SUMMED = 16  # elements of a row that a thread adds up, if the row has enough
-LOADED = 16  # bytes of a thread's load
-ROW_BYTES = 8192  # of rows that a block goes over at least
-MOST_THREADS = 1024
+SUMMED = 16  # elements of a row that a thread adds up, if the row has enough (openxla/xla, `GetReductionTiling`)
+LOADED = 16  # bytes of a thread's load: the widest that there is
+ROW_BYTES = 8192  # of rows that a block goes over at least: two loads of each of its threads (ours)
+MOST_THREADS = 1024  # of a block (CUDA C++ Programming Guide)
+FEWEST_THREADS = 128  # of a normalisation's program: four warps, Triton's default
+NORMALISED = 8  # elements of a row that a thread of it holds, if the row has enough: a load of 16 bytes of two each
 MASKING = frozenset({"iota", "compare", "and", "or", "not"})  # what masks of places are made of
 
 
@@ -77,7 +79,7 @@ def _normalised(kernel: Kernel, elements: int, rows: int, chip: Chip, machine: G
     row_bytes = (kernel.read_bytes + kernel.written_bytes) / rows
     together = max(1, int(ROW_BYTES // max(1.0, row_bytes)))
     count = max(1, math.ceil(rows / together))
-    threads = min(MOST_THREADS, max(128, 1 << math.ceil(math.log2(max(1.0, elements / rows / 8)))))
+    threads = min(MOST_THREADS, max(FEWEST_THREADS, 1 << math.ceil(math.log2(max(1.0, elements / rows / NORMALISED)))))
     return _passed(kernel, count, threads, LOADED, issued, chip)
 
 

@@ -24,16 +24,19 @@ from meshcast.lower import Kernel, Recency
 from meshcast.workload import element_bytes
 
 COPIED = 16 * BLOCK  # bytes of a copy that a block moves at least: 16 a thread
+COPY_WAVES = (
+    4  # of blocks that an SM holds, which a large copy is shared out over: its threads take the rest in turns (ours)
+)
 TILE = 32 * 32  # elements of a block that turns rows into columns (openxla/xla, `TransposeFusion`)
 
 
-def loop(demand: LoopDemand, chip: Chip, machine: GpuMachine) -> GpuWork:
+def loop(demand: LoopDemand, chip: Chip) -> GpuWork:
     """A loop over elements; one that joins a few pieces goes over the largest of them, and does each on the way."""
     joined = 1 < len(demand.pieces) <= MOST_JOINED
     count = launched_blocks(demand.elements, chip, demand.pieces if joined else ())
     if not demand.bounded and not joined:  # a copy's threads take what an SM's blocks hold at once, piece after piece
         moved = demand.read + demand.written
-        count = max(1, min(math.ceil(moved / COPIED), chip.sms * chip.core.threads // BLOCK * 4))
+        count = max(1, min(math.ceil(moved / COPIED), chip.sms * chip.core.threads // BLOCK * COPY_WAVES))
     return _streamed(
         count, demand.read, demand.written, demand.issued + demand.finding, demand.cycles, chip, demand.recency,
         started=demand.bounded or joined,
@@ -50,7 +53,7 @@ def launched_blocks(elements: float, chip: Chip, pieces: tuple[int, ...] = ()) -
 
 def loop_fusion(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     """An elementwise fusion, or any movement of data in one pass."""
-    return loop(loop_demand(kernel, machine), chip, machine)
+    return loop(loop_demand(kernel, machine), chip)
 
 
 def transpose(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
@@ -69,9 +72,9 @@ def transposed(
     """A transpose through tiles in shared memory; elements of one byte are moved one by one."""
     p = chip.parameters
     count = max(1, math.ceil(elements / TILE))
-    lanes = chip.lanes / machine.parameters.byte_transpose if width <= 1 else p.turned_instructions
+    an_element = chip.lanes / machine.parameters.byte_transpose if width <= 1 else p.turned_instructions
     bytes_moved = elements * width
-    return _streamed(count, bytes_moved, bytes_moved, elements * lanes, p.exchange_cycles, chip, recency)
+    return _streamed(count, bytes_moved, bytes_moved, elements * an_element, p.exchange_cycles, chip, recency)
 
 
 def _streamed(

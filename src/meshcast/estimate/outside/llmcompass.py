@@ -29,6 +29,7 @@ from meshcast.base import UnsupportedError, cache_folder, keep, kept_as, tell
 from meshcast.estimate.energy import joules_per_byte, joules_per_flop
 from meshcast.estimate.estimator import Array, Estimates, Origin, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
+from meshcast.estimate.multiprocessors.chip import PORT_BYTES
 from meshcast.estimate.products import product_of
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.roofline import interval_parameters, light_bounds
@@ -127,7 +128,7 @@ def description(device: Device) -> dict[str, Any]:
     clock, sms = device.peak_clock_hz, device.cores
     rate = device.matrix_flops.get("bf16", device.matrix_flops.get("f16", device.vector_flops["f32"]))
     lanes = device.vector_flops.get("f16", device.vector_flops["f32"])
-    cached = device.cache_bandwidth or 64.0 * sms * clock
+    cached = device.cache_bandwidth or PORT_BYTES * sms * clock
     return {
         "cores": sms, "clock_hz": clock, "sublanes": ARRAYS, "array": SIDE,
         "multiply_adds": max(1, round(rate / 2 / (sms * clock) / (ARRAYS * SIDE * SIDE))),

@@ -64,7 +64,7 @@ class KernelFamily:
     noise: float = 0.01
     signal: float = 0.05  # s^2
     mean: float = 0.0
-    quantile: float = 1.645  # deviations that an interval spans to each side
+    quantile: float = NORMAL_COVERED  # deviations that an interval spans to each side
     error: float | None = None  # geomean over the judged rows, each left out with its program; None where too few judge
     sizes: Array = field(init=False, repr=False)  # `|x|^2` of every place
 

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata, resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from meshcast.base import (
@@ -173,16 +174,17 @@ def _fitted(content: bytes, device: Device, rows: Callable[[], list[Interpolator
 
 @functools.cache
 def code_digest() -> bytes:
-    """Changes whenever the models do that measurements are put in relation to, or the way that they are."""
+    """Changes whenever the models do that measurements are put in relation to, their parameters, or the way that they are."""
     digest = hashlib.sha256()
-    for package in (
-        "meshcast.estimate.profiled",
-        "meshcast.estimate.gpu",
-        "meshcast.estimate",
-        "meshcast.estimate.measurements",
-        "meshcast.lower",
-    ):
-        for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
-            if file.name.endswith(".py"):
-                digest.update(file.read_bytes())
+    for file in digested_files():
+        digest.update(file.read_bytes())
     return digest.digest()
+
+
+def digested_files() -> Iterator[Traversable]:
+    """Code of the models and of what makes kernels and families, and the models' parameters."""
+    estimate = resources.files("meshcast.estimate")
+    folders = (*(estimate / name for name in ("profiled", "gpu", "tpu", "measurements", "data")), estimate)
+    for folder in (*folders, resources.files("meshcast.lower")):
+        found = (file for file in folder.iterdir() if file.name.endswith((".py", ".toml")))
+        yield from sorted(found, key=lambda file: file.name)

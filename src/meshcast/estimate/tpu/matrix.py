@@ -2,11 +2,12 @@
 
 A tile of one operand, `rows x columns`, is held in an array while rows of the other stream through it, one a clock:
 
-    cycles = count * ceil(K / rows) * ceil(held / columns) * max(streamed / arrays, rows * width / L)
+    cycles = count * ceil(K / rows) * ceil(held / columns) * max(streamed / arrays, 2 rows width / L)
 
-where `L` is how fast a tile's weights are brought in, `width` columns of them. The compiler holds whichever operand
-makes this less. Taps of a convolution lie along K (`estimate.products`); a filter's gradient is a product whose K is batch
-and space.
+where `streamed` rows are filled up to whole registers of `sublanes`, and a tile's weights, of two bytes each, are brought in at
+`L` bytes a cycle: `width` columns of them, those held filled up to whole lanes, at most the array's. The compiler holds whichever
+operand makes this less. Taps of a convolution lie along K (`estimate.products`); a filter's gradient is a product whose K is
+batch and space.
 """
 
 from __future__ import annotations
@@ -58,8 +59,11 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     taken = sides.results * _padding(geometry, machine)
     packed = machine.converting(geometry.out_dtype, 0.0, taken) or machine.vectors(packing, taken)
     results = machine.vectors(p.result_cycles, taken) + packed
-    ops = machine.vectors(p.fused_cycles / machine.cores.vector_alus, kernel.vector_flops)
-    vector = results + max(ops, machine.functions(kernel))
+    widened, saved = _widened(kernel, sides)
+    ops = machine.vectors(p.fused_cycles / machine.cores.vector_alus, max(0.0, kernel.vector_flops - widened))
+    unpacking = machine.vectors(p.fused_cycles / machine.cores.vector_alus, widened)
+    # Results are taken out while operands of the next block are widened, in other slots of an instruction.
+    vector = max(results + max(ops, machine.functions(kernel)), unpacking)
     if isinstance(geometry, Convolution) and geometry.in_channels < machine.cores.sublanes:
         windows_in_lanes = geometry.batch >= machine.cores.lanes
         vector += machine.vectors(p.pack_cycles / (2 if windows_in_lanes else 1), sides.m * sides.k)
@@ -67,7 +71,7 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     again = read_again(geometry, sides, traffic, machine) if isinstance(geometry, Gemm) else 0.0
     # Windows are cut along elements, and those of less than a byte as finely as bytes are: fewer bits leave no less to overlap.
     finely = p.window_bytes * machine.device.cores * min(1.0, element_bytes(geometry.lhs_dtype))
-    steps = max(1.0, traffic.all / finely)
+    steps = max(1.0, (traffic.all + saved) / finely)
     # Blocks of f16 are turned whenever they are taken to the arrays, which wait for it.
     turned = machine.converting(geometry.lhs_dtype, sides.left * max(1.0, sides.n / p.half_side), 0.0)
     turned += machine.converting(geometry.rhs_dtype, sides.right * max(1.0, sides.m / p.half_side), 0.0)
@@ -79,6 +83,21 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     )
     terms = (Term("passes of full arrays", "passes", passes, "s"), Term("results taken out", "results", results, "s"))
     return machine.work(traffic, engines, steps, terms, turns=True)
+
+
+def _widened(kernel: Kernel, sides: ArrayProduct) -> tuple[float, float]:
+    """Of integers that a product widens to its type: how many there are, and the bytes that they are shorter by."""
+    if not kernel.stored_bits or not isinstance(kernel.geometry, Gemm):
+        return 0.0, 0.0
+    bits = element_bytes(kernel.dtype) * 8
+    narrow = [
+        (elements, bits - stored)
+        for elements, stored in zip((sides.left, sides.right), kernel.stored_bits, strict=True)
+        if stored < bits <= 8
+    ]
+    # Results of no more bits than an operand was stored in are part of the windows, too.
+    written = max(0.0, sides.results * bits / 8 - kernel.written_bytes) if narrow else 0.0
+    return sum(elements for elements, _ in narrow), sum(elements * fewer / 8 for elements, fewer in narrow) + written
 
 
 def _padding(geometry: Gemm | Convolution, machine: TpuMachine) -> float:

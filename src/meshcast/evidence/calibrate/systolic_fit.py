@@ -47,8 +47,8 @@ class MeasuredProduct:
 
     @property
     def fold(self) -> int:
-        """The part of the shapes that it is in."""
-        sides = f"{self.m},{self.k},{self.n}".encode()
+        """The part of the shapes that it is in; a product and its transpose, which have the same cycles and words, are in one."""
+        sides = f"{min(self.m, self.n)},{self.k},{max(self.m, self.n)}".encode()
         return int.from_bytes(hashlib.sha256(sides).digest()[:4]) % FOLDS
 
 

@@ -119,7 +119,7 @@ def _of_settings(question: Question) -> Iterator[Candidate]:
     memory, now = question.prediction.memory, asked.values()
     activations = memory.temporaries / max(1, memory.peak)
     for change, name, value, possible in (
-        ("recompute everything", "remat", "full", True),
+        ("recompute everything", "remat", "full", now.get("remat") != "whole"),
         ("fused attention", "attention", "flash", not question.unfused),
         ("twice the microbatches", "accumulate", 2 * int(now.get("accumulate") or 1), True),
         (

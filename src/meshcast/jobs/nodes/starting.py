@@ -45,4 +45,4 @@ def _seconds(piece: Piece, device: Device) -> float:
     operations, moved = (piece.attributes.get(name, 0) for name in ("num_ops", "tensor_size"))
     assert isinstance(operations, int)
     assert isinstance(moved, int)
-    return max(operations / max(device.matrix_flops.values()), moved / device.memory_bandwidth)
+    return max(operations / max((device.matrix_flops or device.vector_flops).values()), moved / device.memory_bandwidth)

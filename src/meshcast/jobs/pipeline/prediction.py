@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.base import InfeasibleError, UnsupportedError, format_bytes
+from meshcast.base import InfeasibleError, UnsupportedError, format_bytes, whole_part
 from meshcast.hardware import Cluster
 from meshcast.jobs.pipeline.definition import Pipeline
 from meshcast.jobs.pipeline.effects import without_effect
@@ -104,7 +104,7 @@ def pipeline_step(
         )
     wired, _, _ = _wired(pipeline, cluster, prepare, options, state)
     share = pipeline_share(pipeline, wired, None)
-    found = pipeline_verdict(pipeline, wired, share, int(cluster.device.memory_bytes))
+    found = pipeline_verdict(pipeline, wired, share, whole_part(cluster.device.memory_bytes))
     if found is not None:
         needed = f"{format_bytes(found.demand)} of {format_bytes(found.bound)}"
         raise InfeasibleError(

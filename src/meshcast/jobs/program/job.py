@@ -16,11 +16,12 @@ from meshcast.jobs.program.lowering import WhoseKernels, lowered_program
 from meshcast.jobs.program.run import Run
 from meshcast.jobs.trust import with_trust
 from meshcast.lower import LoweredProgram
-from meshcast.options import Options, chosen_estimators, chosen_lowering
+from meshcast.options import Options, chosen_estimators, chosen_lowering, left_to_compiler
 from meshcast.partition import partition
 from meshcast.programs import CaptureOptions, ObjectSource, Program, ProgramSource
 from meshcast.results import Prediction
 
+COMPILER_DECIDES = "the stack's rewrites ({}) are left to the compiler, which has decided what overlaps"
 _STAGES = ("capturing it", "partitioning and lowering it", "estimating its kernels")  # that a person hears of
 
 
@@ -82,9 +83,14 @@ class ProgramJob:
         return partition(self.program, mesh=self.mesh, route=self.options.program.partitioner)
 
     @cached_property
+    def _carried_out(self) -> Options:
+        """The options, less the rewrites of a stack that a compiler makes or leaves out by itself."""
+        return left_to_compiler(self.options)
+
+    @cached_property
     def lowered(self) -> LoweredProgram:
         """The kernels that one device runs."""
-        options = self.options
+        options = self._carried_out
         chosen = chosen_lowering(options, self.program, self.device)
         hides = chosen != "compiled" or options.scheduling.hides_latency
         whose = WhoseKernels(asked=options.asked_lowering, lowering=chosen, hides_latency=hides)
@@ -96,13 +102,15 @@ class ProgramJob:
     @cached_property
     def run(self) -> Run:
         """The kernels on the hardware, with who answers for them: memory is judged here, and times are worked out from here."""
-        options = self.options
+        options = self._carried_out
         estimators, told = chosen_estimators(options, self.device)
         options.check_choices()
         devices, notes = device_count(self.lowered.workload, options.devices)
         self.cluster.for_devices(devices)  # refuses more than there are
         unused = unfused_note(self.asked.builder if self.asked is not None else None, options, self.device)
         assumed = assumed_kernels(self.lowered.workload.source, options.brought)
+        left = self.options.lowering.rewrites
+        decided = (COMPILER_DECIDES.format(left),) if left.any and not options.lowering.rewrites.any else ()
         return Run(
             lowered=self.lowered,
             cluster=self.cluster,
@@ -111,7 +119,7 @@ class ProgramJob:
             options=options,
             interval=self.interval,
             brief=self.brief,
-            notes=(*told, *notes, *assumed, *((unused,) if unused else ())),
+            notes=(*told, *notes, *assumed, *decided, *((unused,) if unused else ())),
         )
 
     def predict(self) -> Prediction:

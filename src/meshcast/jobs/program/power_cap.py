@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from meshcast.base import NumberColumn, PartedError, column_of, larger, raw, smaller
 from meshcast.estimate import Array, Clocks, DrawByPoint, EstimatedKernels, PowerDraw, settled_clock
 from meshcast.hardware import Device, devices_of
-from meshcast.simulate import Rank
+from meshcast.simulate import Executed, PointsRun, Rank
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
@@ -63,10 +65,8 @@ def _settled_steps(run: Run, points: int) -> tuple[float, EstimatedKernels, Rank
     if full.law is None:
         return 1.0, full, rank
     plan, clocks = run.simulator.plan, run.options.estimate.clocks
-    executed = rank.executed(plan)
-    drawn, counts = full.draw(executed.computing), executed.counts
-    assert drawn is not None
-    draw = DrawByPoint.alike(drawn) if isinstance(drawn, PowerDraw) else drawn
+    assert isinstance(rank, PointsRun)
+    draw, counts = _drawn(full, rank.executed_by_point(plan))
     devices = devices_of(run.device) or (run.device,)
     slowest = full.law.slowest(run.job_devices or run.devices)
 
@@ -95,6 +95,24 @@ def _settled_steps(run: Run, points: int) -> tuple[float, EstimatedKernels, Rank
             break
         rest = np.where(trying, np.maximum(0.0, 2 * left - rest), rest)
     return column_of(share), kernels, rank
+
+
+def _drawn(
+    full: EstimatedKernels, executed: Sequence[tuple[Executed, npt.NDArray[np.int64] | None]]
+) -> tuple[DrawByPoint, Array]:
+    """What kernels draw at each point, and how often each runs, both in the order in which the point has them."""
+    draws: list[DrawByPoint] = []
+    for each, _ in executed:
+        drawn = full.draw(each.computing)
+        assert drawn is not None
+        draws.append(DrawByPoint.alike(drawn) if isinstance(drawn, PowerDraw) else drawn)
+    if len(executed) == 1:
+        return draws[0], executed[0][0].counts
+    places = [here for _, here in executed if here is not None]
+    counts = np.empty((sum(map(len, places)), draws[0].time.shape[1]))
+    for (each, _), here in zip(executed, places, strict=True):
+        counts[here] = each.counts
+    return DrawByPoint.in_orders(draws, places), counts
 
 
 def capped_energy(joules: float, seconds: float, device: Device, clocks: Clocks) -> float:

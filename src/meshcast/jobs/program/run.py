@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import Rows, copier, format_bytes, format_time, larger, shown
+from meshcast.base import Rows, copier, format_bytes, format_time, larger, shown, whole_part
 from meshcast.estimate import EstimatedKernels, Estimator, estimate_kernels, kernels_at_points, light_seconds
 from meshcast.hardware import Cluster, Device, devices_of, points_of
 from meshcast.jobs.program.data_loops import with_data_loops
@@ -262,7 +262,7 @@ class Run:
     def capacity(self) -> int:
         """Bytes that a device can hold, or that a compiler had where it found no room."""
         overflow = self.lowered.overflow
-        return overflow.bound if overflow is not None else int(self.device.memory_bytes)
+        return overflow.bound if overflow is not None else whole_part(self.device.memory_bytes)
 
     @cached_property
     def verdict(self) -> Infeasible | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshcast.base import copier
-from meshcast.estimate import idle_watts
+from meshcast.estimate import energy_by_part, idle_watts
 from meshcast.jobs.program.host_time import issued_at, leading_seconds
 from meshcast.jobs.program.known_steps import known_step
 from meshcast.jobs.program.power_cap import capped_energy
@@ -59,6 +59,7 @@ def timed_part(run: Run) -> Timed:
         communication_s=timeline.communication_busy,
         lead_s=leading_seconds(run),
         energy_j=energy_of(run),
+        energy_by_part={} if run.brief else _energy_by_part(run),
         mfu=matrix.model / most if most else 0.0,
         hfu=matrix.total / most if most else 0.0,
         model_flops=matrix.model,
@@ -76,6 +77,17 @@ def energy_of(run: Run) -> float:
     timeline, clocks = run.timeline, run.options.estimate.clocks
     step = timeline.duration
     return capped_energy(timeline.energy + idle_watts(run.device) * step, step, run.device, clocks)
+
+
+def _energy_by_part(run: Run) -> dict[str, float]:
+    """Joules by part of a device whose kernels its model of cells has all timed, and what it draws idle; else nothing."""
+    if run.device.cells is None or set(run.kernels.estimators) != {"analytical"}:
+        return {}
+    parts: defaultdict[str, float] = defaultdict(float)
+    for kernel, count in zip(run.executes.computing, run.executes.counts.tolist(), strict=True):
+        for part, joules in energy_by_part(kernel, run.device).items():
+            parts[part] += count * joules
+    return {**parts, "idle": max(0.0, energy_of(run) - sum(parts.values()))}
 
 
 def main_fidelity(run: Run) -> str:

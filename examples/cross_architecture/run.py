@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from kept import COMPILE_LIMIT_S, keep_compiled
 from programs import FOLDER, PROGRAMS
 
 from meshcast import Comparison, compare
-from meshcast.base import cache_folder, keep
 from meshcast.cli.patience import patience
 from meshcast.evidence.comparison.agreement import Agreement
 from meshcast.evidence.comparison.markdown import comparison_page
@@ -24,10 +24,8 @@ from meshcast.results.printer import percent
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "h200", "h100-sxm", "a100-sxm-80gb", "b200")
-COMPILED = Path(__file__).resolve().parent / "compiled"
 PUBLISHED = "cross-architecture-published.md"  # of published.py, whose last section has the tool's own errors
 BESIDE = "## Beside the tool's own predictions"
-COMPILE_LIMIT_S = 1800.0  # ResNet-50's step takes XLA's GPU compiler a minute and a half on an idle core
 INTRODUCTION = """\
 # The same programs across architectures and fidelities
 
@@ -73,6 +71,7 @@ def main() -> None:
     )
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where the page and its plot go")
     asked = parser.parse_args()
+    asked.docs.mkdir(parents=True, exist_ok=True)  # before the work, which takes long
     keep_compiled()
     programs = [FOLDER / f"{name}.mlir.gz" for name in PROGRAMS]
     comparison = compare(
@@ -83,25 +82,12 @@ def main() -> None:
     (asked.docs / plot).write_bytes((asked.folder / "plot.svg").read_bytes())
     intro = INTRODUCTION.format(devices=len(DEVICES), on=",".join(DEVICES))
     findings = "".join(f"- {sentence}\n" for sentence in findings_of(comparison))
-    page = (
-        intro + findings + "\n" + comparison_page(comparison, plot=plot) + beside_published(ROOT / "docs" / PUBLISHED)
-    )
+    published = next(each for folder in (asked.docs, ROOT / "docs") if (each := folder / PUBLISHED).exists())
+    page = intro + findings + "\n" + comparison_page(comparison, plot=plot) + beside_published(published)
     (asked.docs / "cross-architecture.md").write_text(page, encoding="utf-8")
     print(
         f"{comparison}\n\nwrote {asked.docs / 'cross-architecture.md'} and {asked.docs / plot}; run folder {asked.folder}"
     )
-
-
-def keep_compiled() -> None:
-    """Puts what libtpu made of the steps where its adapter looks: by the hash of program, target, versions and flags.
-
-    Minutes to an hour of a compiler each. Another release of libtpu or jaxlib finds nothing under its own hash, and compiles.
-    """
-    for path in sorted(COMPILED.glob("*.json.gz")):
-        key = path.name.split(".")[2]
-        kept = cache_folder("xla-tpu") / key[:2] / f"{key}.json.gz"
-        if not kept.exists():
-            keep(kept, path.read_bytes())
 
 
 def beside_published(page: Path) -> str:

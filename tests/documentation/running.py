@@ -14,7 +14,8 @@ BOUNDS = {
     r"report (?!designs)(?!.*--levers)": "--levers none",
     r"compare out/llama": "--fidelity roofline",
     r"validate runs": "--limit 1",
-    r"validate programs data/measured/h200-(zoo|corpus-steps|later-models|later-libraries|exam-libraries)": "--limit 1",
+    r"validate programs data/measured/h200-(zoo|corpus-steps|later-|exam-|more-models|vector-products)": "--limit 1",
+    r"generate --suite (?!.*--count)": "--count 2",
 }
 # Not run here, with the reason. Their files and flags are still checked.
 NOT_RUN = {

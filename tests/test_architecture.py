@@ -179,7 +179,9 @@ def test_the_files_on_the_page_are_there_with_the_types_beside_them() -> None:
     page = PAGE.read_text(encoding="utf-8")
     paths = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", page))
     assert len(paths) > 40
-    assert {path for path in paths if not any((above / path).exists() for above in (PACKAGE, PACKAGE.parents[1]))} == set()
+    assert {
+        path for path in paths if not any((above / path).exists() for above in (PACKAGE, PACKAGE.parents[1]))
+    } == set()
     rows = [line.split(" | ") for line in page.split("## The way of the data")[1].split("\n\n")[1].splitlines()[2:]]
     assert len(rows) > 8
     for _, _, gives, _, homes in rows:

@@ -35,6 +35,7 @@ FOLDERS = {"validate torch": "data/measured/h200-torch-models"}
 ELSEWHERE = {
     "meshcast serve": "serves until it is ended: tests/serve/test_browser.py starts it",
     "meshcast doctor --install": "fetches packages: tests/estimate/outside runs what it installs",
+    "meshcast validate sets": "minutes of predictions: tests/evidence/validate/test_validate_sets.py judges small ones",
     "meshcast validate generated": "minutes of predictions: tests/cli/test_generate.py evaluates small graphs",
 }
 PLANS = """id,device,devices,model,step_time_s,seq,gbs,mbs,tp,dp,recompute,grade

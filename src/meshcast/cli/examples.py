@@ -72,6 +72,7 @@ EXAMPLES = {
     "validate astra": ("meshcast validate astra FILE.csv",),
     "validate runs": ("meshcast validate runs FILE.csv --only llama --jobs 2",),
     "validate plans": ("meshcast validate plans FILE.csv --any-batch",),
+    "validate sets": ("meshcast validate sets data/measured/sets.toml --fidelity profiled",),
     "validate generated": ("meshcast validate generated --graphs 20",),
     "validate torch": ("meshcast validate torch DIR --host 13us",),
     "validate programs": ("meshcast validate programs DIR --on h200 --fidelity analytical --halves",),

@@ -18,6 +18,7 @@ from meshcast.cli.validate_generated import generated_command
 from meshcast.cli.validate_ops import ops_command
 from meshcast.cli.validate_plans import plans_command
 from meshcast.cli.validate_runs import runs_command
+from meshcast.cli.validate_sets import sets_command
 from meshcast.cli.validate_torch import torch_command
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app.command("collectives")(collectives_command)
 app.command("astra")(astra_command)
 app.command("runs")(runs_command)
 app.command("plans")(plans_command)
+app.command("sets")(sets_command)
 app.command("generated")(generated_command)
 app.command("torch")(torch_command)
 

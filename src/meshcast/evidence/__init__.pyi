@@ -68,6 +68,11 @@ from meshcast.evidence.validate.runs.page import RunsSummary as RunsSummary
 from meshcast.evidence.validate.runs.page import print_runs as print_runs
 from meshcast.evidence.validate.runs.page import runs_page as runs_page
 from meshcast.evidence.validate.runs.rows import read_run_rows as read_run_rows
+from meshcast.evidence.validate.sets import SetsSummary as SetsSummary
+from meshcast.evidence.validate.sets import print_sets as print_sets
+from meshcast.evidence.validate.sets import read_sets as read_sets
+from meshcast.evidence.validate.sets import sets_page as sets_page
+from meshcast.evidence.validate.sets import validate_sets as validate_sets
 from meshcast.evidence.validate.silicon import validate_silicon as validate_silicon
 from meshcast.evidence.validate.silicon_page import SiliconSummary as SiliconSummary
 from meshcast.evidence.validate.silicon_page import print_silicon as print_silicon

@@ -32,9 +32,9 @@ class TextTable:
 def time_grid(summary: Summary) -> TextTable:
     """Errors of the predicted times per group and in all."""
     rows = [
-        (name, *_cells(group), _percent(summary.within_interval(name))) for name, group in summary.time.groups.items()
+        (name, *_cells(group), percent(summary.within_interval(name))) for name, group in summary.time.groups.items()
     ]
-    total = ("all", *_cells(summary.time.all), _percent(summary.within_interval()))
+    total = ("all", *_cells(summary.time.all), percent(summary.within_interval()))
     return TextTable(title="time", header=(*_HEADER, "in interval"), rows=(*rows, total))
 
 
@@ -145,9 +145,9 @@ def _cells(measures: Measures) -> tuple[str, ...]:
     return (
         str(measures.rows),
         str(measures.failed),
-        _percent(measures.geomean_error),
-        _percent(measures.mape),
-        _percent(measures.bias, sign="+"),
+        percent(measures.geomean_error),
+        percent(measures.mape),
+        percent(measures.bias, sign="+"),
         _number(measures.spearman),
         _number(measures.median_ratio),
     )
@@ -158,9 +158,9 @@ def _half(measures: Measures | None) -> tuple[str, ...]:
         return ("0", *("-" for _ in _HALF[1:]))
     return (
         str(measures.rows) + (f" ({measures.failed} failed)" if measures.failed else ""),
-        _percent(measures.geomean_error),
-        _percent(measures.mape),
-        _percent(measures.bias, sign="+"),
+        percent(measures.geomean_error),
+        percent(measures.mape),
+        percent(measures.bias, sign="+"),
     )
 
 
@@ -168,10 +168,11 @@ def _error_cell(measures: Measures | None) -> str:
     """A geomean error, with the rows that have no answer."""
     if measures is None:
         return "-"
-    return _percent(measures.geomean_error) + (f" ({measures.failed} failed)" if measures.failed else "")
+    return percent(measures.geomean_error) + (f" ({measures.failed} failed)" if measures.failed else "")
 
 
-def _percent(value: float | None, sign: str = "") -> str:
+def percent(value: float | None, sign: str = "") -> str:
+    """A share as a cell of a table, a dash where there is none."""
     return "-" if value is None else f"{value:{sign}.1%}"
 
 

@@ -12,13 +12,12 @@ from jax.typing import DTypeLike
 from meshcast.zoo.image_layers import (
     Normalise,
     Units,
+    classifier_step,
     excited,
     images_forward,
-    sgd_program,
     squeeze_weights,
     unit_weights,
 )
-from meshcast.zoo.layers import cross_entropy
 from meshcast.zoo.program import ModelProgram
 from meshcast.zoo.shapes.efficientnet import HEAD, STAGES, STEM, EfficientnetConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
@@ -78,11 +77,9 @@ def train_step(
     compute_dtype: DTypeLike = "bfloat16",
 ) -> ModelProgram:
     """One SGD step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    images, labels = ((batch, config.image, config.image, 3), jnp.float32), ((batch,), jnp.int32)
-    return sgd_program(
-        weights(config), network, lambda logits, batch: cross_entropy(logits, batch["labels"]),
-        {"images": images, "labels": labels}, mesh=mesh, accumulate=accumulate, sync_batch_norm=sync_batch_norm,
-        param_dtype=param_dtype, compute_dtype=compute_dtype,
+    return classifier_step(
+        weights(config), network, (config.image, config.image, 3), mesh=mesh, batch=batch, accumulate=accumulate,
+        sync_batch_norm=sync_batch_norm, param_dtype=param_dtype, compute_dtype=compute_dtype,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from meshcast.zoo.frame import Fields
-from meshcast.zoo.layers import cast
+from meshcast.zoo.layers import cast, cross_entropy
 from meshcast.zoo.optimizers import sgd, sgd_state
 from meshcast.zoo.program import ModelProgram, jit_options, mean_with_extras, microbatched
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
@@ -151,6 +151,26 @@ def sgd_program(
     opt_state = {"momentum": sgd_state(params), "statistics": replicated}
     results = (params, opt_state, layout.struct((), jnp.float32))
     return train_step, (params, opt_state, data), jit_options(layout, donate=(0, 1), results=results)
+
+
+def classifier_step(
+    weights: Any,
+    network: Network,
+    image: tuple[int, ...],
+    *,
+    mesh: Mapping[str, int] | None,
+    batch: int,
+    accumulate: int,
+    sync_batch_norm: bool,
+    param_dtype: DTypeLike,
+    compute_dtype: DTypeLike,
+) -> ModelProgram:
+    """The SGD step of a network whose results are the logits of an image's class."""
+    return sgd_program(
+        weights, network, lambda logits, batch: cross_entropy(logits, batch["labels"]),
+        {"images": ((batch, *image), jnp.float32), "labels": ((batch,), jnp.int32)}, mesh=mesh, accumulate=accumulate,
+        sync_batch_norm=sync_batch_norm, param_dtype=param_dtype, compute_dtype=compute_dtype,
+    )  # fmt: skip
 
 
 def images_forward(

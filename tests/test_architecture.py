@@ -175,7 +175,7 @@ def test_the_page_on_the_architecture_has_every_package() -> None:
 
 
 def test_the_files_on_the_page_are_there_with_the_types_beside_them() -> None:
-    """Paths as the page writes them, below the package or the checkout; a row of its first table names types that its last file defines."""
+    """Paths as the page writes them, below the package or the checkout; a row of the first table has types of its last file."""
     page = PAGE.read_text(encoding="utf-8")
     paths = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", page))
     assert len(paths) > 40

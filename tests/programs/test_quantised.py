@@ -126,6 +126,20 @@ def test_comments_say_nothing() -> None:
     assert rewritten(located + "  // !quant.x = tensor", "// !q = !quant.any") == [located]
 
 
+def test_names_of_types_may_be_made_of_one_another() -> None:
+    """Each is written out where it is used, and every line keeps its number."""
+    text = f"!q = {Q8}\n\n!t = tensor<4x!q>\n!tq = tensor<2xf32>\n%1 = stablehlo.maximum %0, %0 : !t"
+    assert without_quantised_types(text, where="x").split("\n") == [
+        "", "", "", "!tq = tensor<2xf32>", '%1 = "stablehlo.maximum"(%0, %0) : (tensor<4xi8>, tensor<4xi8>) -> tensor<4xi8>',
+    ]  # fmt: skip
+
+
+def test_a_long_constant_before_a_comment_takes_no_time_of_its_own() -> None:
+    """One look at every character: millions of them were looked through again for each."""
+    line = f'%0 = stablehlo.constant dense<"0x{"00" * 1_000_000}"> : tensor<1000000xi8>'
+    assert without_quantised_types(f"{line} // {Q8}", where="x") == line
+
+
 def test_unsigned_storage_keeps_its_sign() -> None:
     assert rewritten("%1 = stablehlo.reshape %0 : (tensor<4x!quant.uniform<u8:bf16, 0.5>>) -> tensor<4xf32>") == [
         "%1 = stablehlo.reshape %0 : (tensor<4xui8>) -> tensor<4xf32>"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import pytest
 
+from meshcast.base.errors import UsageError
 from meshcast.zoo.shapes.ssd import SHAPES
 from meshcast.zoo.ssd import box_count, detection_loss
 
@@ -12,6 +15,13 @@ from meshcast.zoo.ssd import box_count, detection_loss
 def test_boxes_of_the_published_maps() -> None:
     """Maps of 38, 19, 10, 5, 3 and 1 pixels with 4, 6, 6, 6, 4 and 4 boxes each (Liu 2016, section 3.1)."""
     assert box_count(SHAPES["ssd300-resnet50"].config) == 8732
+
+
+def test_an_image_must_leave_a_pixel_of_every_map() -> None:
+    config = SHAPES["ssd-tiny"].config
+    assert replace(config, image=257).maps == (33, 17, 9, 5, 3, 1)
+    with pytest.raises(UsageError, match=r"image=256 leaves no pixel of the last map, which is made of 4 x 4"):
+        replace(config, image=256)
 
 
 def test_three_boxes_without_an_object_count_for_one_with() -> None:

@@ -52,6 +52,7 @@ def sets_command(
     if markdown is not None and not interrupted:
         named = "".join(f" --fidelity {each}" for each in asked)
         write_whole(
-            markdown, sets_page(summary, command=rows_command("sets", file, f" --on {on}{named}"), page=markdown)
+            markdown,
+            sets_page(summary, file=file, command=rows_command("sets", file, f" --on {on}{named}"), page=markdown),
         )
     end_judgement(summary.to_json(), lambda: print_sets(summary), json=json, interrupted=interrupted)

@@ -35,7 +35,8 @@ ARITHMETIC = ORDERED | {
     "sign", "sine", "sqrt", "subtract", "tan", "tanh",
 }  # fmt: skip
 CONVERSIONS = frozenset({"uniform_quantize", "uniform_dequantize"})
-_ALIAS = re.compile(r"^(![\w$]+)\s*=\s*(!quant\..*?)\s*$", re.MULTILINE)
+_ALIAS = re.compile(r"^(![\w$]+)[ \t]*=", re.MULTILINE)
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//.*')
 _OP = re.compile(r'^(\s*)(%[\w$.#:-]+)\s*=\s*("?)stablehlo\.(\w+)"?(.*)$', re.DOTALL)
 _SHAPE = re.compile(r"tensor<((?:(?:\d+|\?)x)*)$")
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
@@ -55,11 +56,24 @@ def without_quantised_types(text: str, *, where: str) -> str:
         UnsupportedError: A type of the dialect that holds no integers yet (`!quant.any`, `!quant.calibrated`).
     """
     text = "\n".join(map(_without_comment, text.split("\n")))
-    for name, meant in _ALIAS.findall(text):
-        text = re.sub(rf"{re.escape(name)}(?![\w$])", meant.replace("\\", r"\\"), text)
-    text = re.sub(r"^!quant\.[^\n]*=[^\n]*$", "", text, flags=re.MULTILINE)  # the aliases themselves
+    text = _spelled_out(text)
     writer = _Writer(where)
     return "\n".join(made for number, line in enumerate(text.split("\n"), 1) for made in writer.lines(line, number))
+
+
+def _spelled_out(text: str) -> str:
+    """The text without names of types that hold quantised ones, each written out where it is used.
+
+    A name may be made of others, which stand above it: `!q = !quant.uniform<i8:f32, 0.1>` and then `!t = tensor<4x!q>`.
+    """
+    for name in _ALIAS.findall(text):
+        stated = re.search(rf"^{re.escape(name)}[ \t]*=[ \t]*(\S.*?)[ \t]*$", text, re.MULTILINE)
+        if stated is None or MARK not in stated[1]:
+            continue
+        # The line stays, empty, so that lines keep their numbers.
+        text = text[: stated.start()] + text[stated.end() :]
+        text = re.sub(rf"{re.escape(name)}(?![\w$])", lambda _, meant=stated[1]: meant, text)
+    return text
 
 
 class _Writer:
@@ -332,13 +346,7 @@ def _float(number: str) -> str:
 
 def _without_comment(line: str) -> str:
     """A line up to `//`, but for that in a string."""
-    at, quoted = 0, False
-    while "//" in line[at:]:
-        if line[at] == '"':
-            quoted = not quoted
-        elif quoted and line[at] == "\\":
-            at += 1
-        elif not quoted and line.startswith("//", at):
-            return line[:at].rstrip()
-        at += 1
-    return line
+    if "//" not in line:
+        return line
+    comment = next((found for found in _STRING_OR_COMMENT.finditer(line) if found[0].startswith("//")), None)
+    return line if comment is None else line[: comment.start()].rstrip()

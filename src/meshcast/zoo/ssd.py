@@ -80,14 +80,7 @@ def detection_loss(found: dict[str, jax.Array], batch: dict[str, jax.Array]) -> 
 
 def box_count(config: SsdConfig) -> int:
     """Default boxes of an image."""
-    size = config.image
-    for _ in range(3):  # the stem, its pool and the second stage
-        size = -(-size // 2)
-    sizes = [size]
-    for _, _, stride, padded in FURTHER:
-        size = -(-size // stride) if padded else size - 2
-        sizes.append(size)
-    return sum(count * each**2 for count, each in zip(BOXES, sizes, strict=True))
+    return sum(count * each**2 for count, each in zip(BOXES, config.maps, strict=True))
 
 
 def train_step(

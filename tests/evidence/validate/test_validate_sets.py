@@ -24,6 +24,7 @@ func.func public @main(%a: tensor<{ELEMENTS}xf32>, %b: tensor<{ELEMENTS}xf32>) -
 """
 FILE = """\
 schema = "meshcast.sets/1"
+about = "Made up for a test."
 [[sets]]
 name = "opened ones"
 folder = "opened"
@@ -90,13 +91,14 @@ def test_the_command_prints_a_line_a_set_and_fidelity_and_writes_the_page(file: 
     text = page.read_text()
     assert text.index("| closed ones | 3 | 152.0% (100.0%)") < text.index("| opened ones | 1 | 100.0% (100.0%)")
     assert "meshcast validate sets" in text
+    assert "Made up for a test." in text
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("schema = 'meshcast.sets/1'\n", "names no sets"),
-        (FILE.replace('"totals"', '"none of it"'), "expected one of nothing, totals, some rows, all rows"),
+        (FILE.replace('"totals"', '"none of it"'), "expected one of nothing, totals, worst names, some rows, all rows"),
         (FILE.replace("opened ones", "closed ones"), "two sets named 'closed ones'"),
         (FILE.replace('folder = "closed"\n', ""), "missing key"),
         (FILE + "notes = 1\n", "notes"),

@@ -3,6 +3,7 @@
 A file names the sets, the folder of each, and what of it had been seen while the models were made:
 
     schema = "meshcast.sets/1"
+    about = "What these sets are, for the page."
 
     [[sets]]
     name = "models measured last"
@@ -14,6 +15,7 @@ so that figures of what nobody looked at stand in one table, made by one command
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +33,8 @@ from meshcast.options import Options
 
 FILE_SCHEMA = "meshcast.sets/1"
 # What was seen of a set while the models were made, from nothing to all of it.
-SEEN = ("nothing", "totals", "some rows", "all rows")
-_NEVER_OPENED = frozenset({"nothing", "totals"})
+SEEN = ("nothing", "totals", "worst names", "some rows", "all rows")
+_NEVER_OPENED = frozenset({"nothing", "totals", "worst names"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +65,8 @@ class SetFigures:
     @property
     def median_error(self) -> float | None:
         """`exp(median |ln(p / m)|) - 1`: half of the programs are off by no more; None without a prediction."""
-        factors = [row.time.factor for row in self.summary.rows if row.time]
-        return median(factors) - 1 if factors else None
+        logs = [math.log(row.time.factor) for row in self.summary.rows if row.time]
+        return math.expm1(median(logs)) if logs else None
 
     def to_json(self) -> dict[str, Any]:
         """One line: the set, the fidelity, and the measures of its times and memory."""
@@ -94,7 +96,7 @@ class SetsSummary:
     not_run: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's last line over all programs that were never opened, by fidelity."""
+        """The summary object that `--json` prints last: all programs of sets that were never opened, by fidelity."""
         groups = {fidelity: self._never_opened(fidelity) for fidelity in self.fidelities}
         return {"schema": SCHEMA, "kind": "sets", "not_run": self.not_run, "never_opened": groups}
 
@@ -126,6 +128,11 @@ class SetsSummary:
         return TextTable(title=title, header=header, rows=tuple(rows))
 
 
+def read_about(path: Path) -> str:
+    """What a file of sets says of them all, or nothing."""
+    return Reader(read_document(path)).text("about", default="")
+
+
 def read_sets(path: Path, *, limit: int | None = None) -> list[MeasuredSet]:
     """The sets that a file names, each with its programs.
 
@@ -138,6 +145,7 @@ def read_sets(path: Path, *, limit: int | None = None) -> list[MeasuredSet]:
     """
     reader = Reader(read_document(path))
     reader.choice("schema", among=(FILE_SCHEMA,))
+    reader.text("about", default="")
     stated = [
         (
             reader.text("sets", place, "name"),
@@ -193,23 +201,21 @@ def print_sets(summary: SetsSummary) -> None:
         console.print(f"interrupted: {summary.not_run} sets and fidelities were not run")
 
 
-_PAGE = """\
-# Accuracy on programs that nothing was made with
-
-Programs that this project measured on one device after the models that predict them were made, or set apart before: no
-parameter is fitted to any of them, and none of their kernels is among the measured ones. Of the first table nobody looked
-at single rows; at totals, now and then, while rules were tried. Rows of the second table were looked at, and mechanisms
-found with them, so that these figures flatter. An error is the geometric mean of the factor by which predictions are off,
-less one; in brackets its median over the programs. Every folder has a page that says what it is and how it was measured.
+_COLUMNS = """\
+An error is the geometric mean of the factor by which predictions are off, less one; in brackets its median over the
+programs. *Inside* is the share of measured times that lie in the predicted interval. Kernels are modelled, but for
+`compiled`, which has the compiler's own.
 """
 
 
-def sets_page(summary: SetsSummary, *, command: str, page: Path) -> str:
-    """The page of `--markdown`."""
+def sets_page(summary: SetsSummary, *, file: Path, command: str, page: Path) -> str:
+    """The page of `--markdown`: what the file says of its sets, the tables, and where the sets lie."""
     tables = [f"## {table.title}\n\n{markdown_table(table)}" for table in summary.tables()]
     folders = {each.measured.name: relative(each.measured.folder) for each in summary.figures}
     where = "\n".join(f"- {name}: `{folder}`" for name, folder in folders.items())
-    return "\n".join([_PAGE, made_by(command, page), *tables, f"## Where they lie\n\n{where}\n"])
+    about = read_about(file)
+    head = ["# Accuracy over sets of measured programs\n", *([about.strip() + "\n"] if about else []), _COLUMNS]
+    return "\n".join([*head, made_by(command, page), *tables, f"## Where they lie\n\n{where}\n"])
 
 
 def _cells(name: str, found: dict[str, SetFigures], fidelities: Sequence[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meshcast.zoo.shapes.checks import require
 from meshcast.zoo.shapes.resnet import SHAPES as RESNETS
 from meshcast.zoo.shapes.resnet import ResnetConfig
 from meshcast.zoo.shapes.shape import Shape
@@ -26,6 +27,25 @@ class SsdConfig:
     width: int = 64
     image: int = 300
     classes: int = 81
+
+    def __post_init__(self) -> None:
+        require(
+            min(self.maps) > 0,
+            f"image={self.image} leaves no pixel of the last map, which is made of {self.maps[-3]} x {self.maps[-3]}",
+            "300 is usual, 257 the least",
+        )
+
+    @property
+    def maps(self) -> tuple[int, ...]:
+        """Pixels along a side of each map that boxes are found on."""
+        size = self.image
+        for _ in range(3):  # the stem, its pool and the second stage
+            size = -(-size // 2)
+        sizes = [size]
+        for _, _, stride, padded in FURTHER:
+            size = -(-size // stride) if padded else size - 2
+            sizes.append(size)
+        return tuple(sizes)
 
     @property
     def trunk(self) -> ResnetConfig:

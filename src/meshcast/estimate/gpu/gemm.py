@@ -15,7 +15,7 @@ from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.gpu.tiles import product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, KernelKind, is_summed
-from meshcast.workload import ALIGNMENT, Gemm, Reduction, element_bytes
+from meshcast.workload import ALIGNMENT, Convolution, Gemm, Reduction, element_bytes
 
 REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library or Triton for a product
 TINY = 64  # sides of products that a block takes whole
@@ -84,18 +84,21 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
     )
 
 
-def _has_two_widths(shape: Gemm) -> bool:
+def _has_two_widths(shape: Gemm | Convolution) -> bool:
     """Whether integers of two widths are multiplied: the product widens the narrower (`lower/narrow_weights.py`)."""
     left, right = element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype)
     return left != right and max(left, right) <= 1
 
 
-def _unit_bytes(shape: Gemm, rate: Rate) -> float:
+def _unit_bytes(shape: Gemm | Convolution, rate: Rate) -> float:
     """Bytes of an operand's element as the unit takes it: unpacked next to units that take no fewer bits."""
+    return unit_bytes(wider_bytes(shape), rate)
+
+
+def wider_bytes(shape: Gemm | Convolution) -> float:
+    """Bytes of an element that is multiplied: the wider operand's where integers of two widths are."""
     element = element_bytes(shape.lhs_dtype)
-    if _has_two_widths(shape):
-        element = max(element, element_bytes(shape.rhs_dtype))
-    return unit_bytes(element, rate)
+    return max(element, element_bytes(shape.rhs_dtype)) if _has_two_widths(shape) else element
 
 
 def unit_bytes(element: float, rate: Rate) -> float:
@@ -114,7 +117,9 @@ def _filled(shape: Gemm, element: float) -> Gemm:
     )
 
 
-def with_unpacking(work: GpuWork, product: TiledProduct, shape: Gemm, rate: Rate, machine: GpuMachine) -> GpuWork:
+def with_unpacking(
+    work: GpuWork, product: TiledProduct, shape: Gemm | Convolution, rate: Rate, machine: GpuMachine
+) -> GpuWork:
     """The product with the instructions that widen its packed operands, issued beside the units for matrices.
 
     `t = max(t, launch + i / I)`, `i = 9/8 K (M ceil(N / 128) + N ceil(M / 128))` for operands narrower than the unit.

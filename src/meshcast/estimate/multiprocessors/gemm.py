@@ -9,7 +9,7 @@ from meshcast.estimate.gpu.gemm import elemental_demand, gemm_product, is_elemen
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.multiprocessors.chip import Chip
-from meshcast.estimate.multiprocessors.products import TileJob, product
+from meshcast.estimate.multiprocessors.products import TileJob, packed_product
 from meshcast.estimate.multiprocessors.reductions import reduction
 from meshcast.estimate.multiprocessors.streaming import loop, transposed
 from meshcast.estimate.rates import matrix_rate
@@ -29,7 +29,11 @@ def gemm(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
         return loop(elemental_demand(kernel, shape, machine), chip)
     tiled = gemm_product(kernel, machine)
     assert tiled is not None  # no loop, no sum
-    work = _turned(tiled, shape, chip, machine) if _is_turned(shape) else product(TileJob(product=tiled), chip, machine)
+    work = (
+        _turned(tiled, shape, chip, machine)
+        if _is_turned(shape)
+        else packed_product(TileJob(product=tiled), chip, machine)
+    )
     rate = matrix_rate(kernel, machine.device)
     work = with_unpacking(work, tiled, shape, rate, machine)
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
@@ -52,5 +56,5 @@ def _turned(tiled: TiledProduct, shape: Gemm, chip: Chip, machine: GpuMachine) -
     for along, elements in sides:
         if not along:
             work = work.then(transposed(elements, tiled.width, chip, machine))
-    work = work.then(product(TileJob(product=tiled), chip, machine))
-    return min(work, product(TileJob(product=slow), chip, machine), key=lambda each: each.time)
+    work = work.then(packed_product(TileJob(product=tiled), chip, machine))
+    return min(work, packed_product(TileJob(product=slow), chip, machine), key=lambda each: each.time)

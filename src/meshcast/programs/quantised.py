@@ -59,7 +59,9 @@ def without_quantised_types(text: str, *, where: str) -> str:
         text = re.sub(rf"{re.escape(name)}(?![\w$])", meant.replace("\\", r"\\"), text)
     text = re.sub(r"^!quant\.[^\n]*=[^\n]*$", "", text, flags=re.MULTILINE)  # the aliases themselves
     writer = _Writer(where)
-    return "\n".join(made for number, line in enumerate(text.split("\n"), 1) for made in writer.lines(line, number))
+    # Ops that one has become stand on its line, so that what a parser says of a line is about the line that was written.
+    made = (" ".join(writer.lines(line, number)) for number, line in enumerate(text.split("\n"), 1))
+    return "\n".join(line.replace("\n", " ") for line in made)
 
 
 class _Writer:

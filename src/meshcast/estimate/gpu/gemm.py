@@ -211,7 +211,7 @@ def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> Gp
 
 def _transposed(elements: float, width: float, machine: GpuMachine) -> GpuWork:
     """A transpose of elements of at most a byte: as they are packed, or unpacked on the way where that takes less."""
-    ways = [transpose(elements, unpacked, machine) for unpacked in {width, 0.5, 1.0} if unpacked >= width]
+    ways = [transpose(elements, unpacked, machine, looped=True) for unpacked in {width, 0.5, 1.0} if unpacked >= width]
     return min(ways, key=lambda work: work.time)
 
 

@@ -55,6 +55,6 @@ def _turned(tiled: TiledProduct, shape: Gemm, chip: Chip, machine: GpuMachine) -
     )
     for along, elements in sides:
         if not along:
-            work = work.then(transposed(elements, tiled.width, chip, machine))
+            work = work.then(transposed(elements, tiled.width, chip, machine, looped=True))
     work = work.then(packed_product(TileJob(product=tiled), chip, machine))
     return min(work, packed_product(TileJob(product=slow), chip, machine), key=lambda each: each.time)

@@ -11,7 +11,7 @@ from meshcast.lower.compilation import first_sentence
     ("message", "said"),
     [
         ("INTERNAL: no tiles\nhlo: ...", "INTERNAL: no tiles"),
-        ("UNIMPLEMENTED: \n\n  Can't lower integer convolutions.\n%a = s8[4]", "UNIMPLEMENTED: Can't lower integer convolutions."),
+        ("UNIMPLEMENTED: \n\n  No integer convolutions.\n%a = s8[4]", "UNIMPLEMENTED: No integer convolutions."),
         ("UNIMPLEMENTED:", "UNIMPLEMENTED:"),
         ("", ""),
     ],

@@ -315,11 +315,12 @@ def summed_share(ops: tuple[str, ...]) -> float:
 
 
 def tile_elements(width: float) -> float:
-    """Elements that a block turns: 32 x 32, or as many words of 4 bytes where several elements are packed into one.
+    """Elements that a block turns: 32 x 32, or of bytes 64 x 64, which are words of shared memory along either side.
 
-    XLA's emitter for transposes of narrow types (`PackedTranspose`) takes tiles of whole banks of shared memory along both sides.
+    Those of less than a byte are taken as bytes are: their own tiles are larger (openxla/xla, `PackedTranspose`: sides of 64
+    bytes), and in XLA's hands slower than bytes where matrices are small or do not fill them (`data/measured/h200-narrow`).
     """
-    return TILE_SIDE**2 * (BANK_BYTES / width if width <= 1 else 1.0)
+    return TILE_SIDE**2 * (BANK_BYTES if width <= 1 else 1)
 
 
 def transpose(
@@ -335,7 +336,8 @@ def transpose(
         looped: Whether it is what XLA's autotuner puts before a library's product: a plain loop, which reads uncoalesced.
     """
     p = machine.parameters
-    moved = traffic(elements * width, elements * width, machine, efficiency=1 - p.transpose_loss, recency=recency)
+    loss = p.narrow_transpose_loss if width <= 1 else p.transpose_loss
+    moved = traffic(elements * width, elements * width, machine, efficiency=1 - loss, recency=recency)
     count = max(1.0, elements / tile_elements(width)) if width <= 1 else blocks(elements, machine)
     started = count / machine.block_rate
     rate = p.byte_transpose if looped else p.packed_transpose

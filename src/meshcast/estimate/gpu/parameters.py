@@ -65,6 +65,9 @@ class GpuParameters:
     tiled_issue: float = _about("share of the issue rate of fusions that end with transposes through tiles", 0.5)
     tiled_found: float = _about("instructions by which such a result finds its places", 25.0)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
+    narrow_transpose_loss: float = _about(
+        "the same where a tile's rows are half a line, elements of a byte or less", 0.3
+    )
     byte_transpose: float = _about("1-byte elements transposed before a tuned product per SM and cycle", 0.6)
     packed_transpose: float = _about("elements of a byte or less transposed through tiles per SM and cycle", 8.0)
     gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)

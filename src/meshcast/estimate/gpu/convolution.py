@@ -28,7 +28,7 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import packed_time, unit_bytes, wider_bytes, with_unpacking
+from meshcast.estimate.gpu.gemm import packed_time, unit_bytes, wider_bytes, with_widened_tiles
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.spectral_convolution import spectral_convolution
@@ -69,7 +69,7 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return replace(_direct(kernel, shape, machine), matrix_joules=joules)
     product = _tiled(kernel, shape, rate, machine)
     taps = math.prod(shape.kernel)
-    work = with_unpacking(packed_time(product, machine), product, shape, rate, machine)
+    work = with_widened_tiles(packed_time(product, machine), product, shape, rate, machine)
     if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
         work = work.then(_gathered(_steps(shape, product.width), product.width, machine))
         spectral = spectral_convolution(kernel, shape, machine)

@@ -118,8 +118,11 @@ class GpuParameters:
     )
     unpadded_odd: float = _about("the same where rows are a multiple of 2 bytes only", 0.14)
     unpadded_odd_output: float = _about("the same where those are the result's rows alone", 0.1)
-    byte_direct: float = _about(
-        "share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12
+    byte_turning_instructions: float = _about(
+        "instructions per byte and tile of 64 rows that a product puts along K in registers", 11.0
+    )
+    unpacking_instructions: float = _about(
+        "instructions per packed element and tile of 64 rows that a product widens in registers", 6.0
     )
     conv_share: float = _about("implicit GEMM relative to a GEMM of its size", 0.8)
     conv_few_channels: float = _about("share of peak of convolutions with fewer than 8 input channels", 0.04)

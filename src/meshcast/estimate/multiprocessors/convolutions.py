@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.convolution import WINOGRAD, as_unit_takes, by_winograd, implicit_gemm
-from meshcast.estimate.gpu.gemm import with_unpacking
+from meshcast.estimate.gpu.gemm import with_widened_tiles
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.products import STEP_BYTES, TileJob, packed_product
@@ -31,5 +31,5 @@ def convolution(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
         channels = shape.in_channels
         stepped = replace(tiled, k=tiled.k * math.ceil(channels / step) * step / channels)
     work = packed_product(TileJob(product=stepped, gathered=not plain), chip, machine)
-    work = with_unpacking(work, tiled, shape, rate, machine)
+    work = with_widened_tiles(work, tiled, shape, rate, machine)
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))

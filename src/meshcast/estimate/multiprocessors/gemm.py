@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import elemental_demand, gemm_product, is_elemental, summed_product, with_unpacking
+from meshcast.estimate.gpu.gemm import (
+    across,
+    elemental_demand,
+    gemm_product,
+    is_elemental,
+    summed_product,
+    turned_in_tiles,
+    with_unpacking,
+)
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.multiprocessors.chip import Chip
@@ -46,15 +54,9 @@ def _is_turned(shape: Gemm) -> bool:
 
 
 def _turned(tiled: TiledProduct, shape: Gemm, chip: Chip, machine: GpuMachine) -> GpuWork:
-    """A product of 1-byte operands: transposed first, or taken element by element at a small share of the rate."""
-    slow = replace(tiled, peak=tiled.peak * machine.parameters.byte_direct)
-    work = GpuWork(time=0.0)
-    sides = (
-        (shape.lhs_contracting_minor, tiled.batch * tiled.m * tiled.k),
-        (shape.rhs_contracting_minor, tiled.batch * tiled.k * tiled.n),
-    )
-    for along, elements in sides:
-        if not along:
-            work = work.then(transposed(elements, tiled.width, chip, machine, looped=True))
-    work = work.then(packed_product(TileJob(product=tiled), chip, machine))
-    return min(work, packed_product(TileJob(product=slow), chip, machine), key=lambda each: each.time)
+    """A product of 1-byte operands: transposed first, or turned in registers, tile by tile."""
+    work, turned = GpuWork(time=0.0), across(tiled, shape)
+    for _, elements, _ in turned:
+        work = work.then(transposed(elements, tiled.width, chip, machine, looped=True))
+    straight = packed_product(TileJob(product=tiled), chip, machine)
+    return min(work.then(straight), turned_in_tiles(straight, tiled, turned, machine), key=lambda each: each.time)

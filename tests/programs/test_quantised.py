@@ -199,8 +199,11 @@ def test_broken_texts_are_errors_of_the_input_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("device", ["a100-sxm-80gb", "h200", "tpu-v6e"])
 @pytest.mark.parametrize("fidelity", ["roofline", "analytical"])
-def test_fewer_bits_are_never_slower(device: str, fidelity: str, tmp_path: Path) -> None:
-    """A product of 4096 x 4096 by as many, in types of ever fewer bits."""
+def test_fewer_bits_are_never_slower_where_a_unit_takes_them(device: str, fidelity: str, tmp_path: Path) -> None:
+    """A product of 4096 x 4096 by as many, in types of ever fewer bits.
+
+    An A100 has units for 4 and 8 bits, an H200 for 8: the first type that is widened costs that on GPUs.
+    """
     path = tmp_path / "dot.mlir"
     times = []
     for kind in ("i8", "i4", "i2"):
@@ -214,4 +217,5 @@ def test_fewer_bits_are_never_slower(device: str, fidelity: str, tmp_path: Path)
         step = predict(path, Options(on=device, fidelity=fidelity, lowering="modelled", levers=False)).step_time_s
         assert step is not None
         times.append(step)
-    assert times[0] >= times[1] >= times[2]
+    widened = {"a100-sxm-80gb": 2, "h200": 1}.get(device) if fidelity == "analytical" else None
+    assert all(times[place] <= times[place - 1] for place in (1, 2) if place != widened)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from meshcast.lower import Kernel
 from meshcast.lower.packed_elements import in_bytes
 from meshcast.programs.files import from_bytes
@@ -48,3 +50,33 @@ def test_a_convolution_reads_the_narrower_operand_as_it_is_stored() -> None:
     assert isinstance(only.geometry, Convolution)
     assert (only.geometry.lhs_dtype, only.geometry.rhs_dtype, only.dtype) == ("i4", "i8", "i8")
     assert only.read_bytes == 8 * 16 * 16 * 32 // 2 + 64 * 9 * 32
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "order", "fills"),
+    [
+        ("i4", (128, 4096), (1, 0), True),
+        ("i4", (64, 4096), (1, 0), False),  # 32 bytes
+        ("i4", (4100, 2052), (1, 0), False),  # no whole words
+        ("i2", (256, 4096), (1, 0), True),
+        ("i2", (128, 4096), (1, 0), False),
+        ("i2", (1000, 3000), (1, 0), False),
+        ("i2", (1008, 3008), (1, 0), True),
+        ("i4", (4, 16, 16, 128), (0, 3, 1, 2), True),  # 256 by 128, images at once
+        ("i4", (4, 16, 16, 64), (0, 3, 1, 2), False),
+    ],
+)
+def test_transposes_of_packed_elements_go_through_tiles_that_they_fill(
+    dtype: str, shape: tuple[int, ...], order: tuple[int, ...], fills: bool
+) -> None:
+    given, made = ("x".join(map(str, sizes)) for sizes in (shape, [shape[d] for d in order]))
+    text = f"""
+    func.func @main(%x: tensor<{given}x{dtype}>) -> tensor<{made}x{dtype}> {{
+      %0 = stablehlo.transpose %x, dims = [{", ".join(map(str, order))}] : (tensor<{given}x{dtype}>) -> tensor<{made}x{dtype}>
+      return %0 : tensor<{made}x{dtype}>
+    }}
+    """
+    lowered = from_bytes(text.encode(), name="turn", where="turn.mlir").workload().lower()
+    (only,) = (step for step in lowered.schedule.steps if isinstance(step, Kernel))
+    assert "turned" in only.flags
+    assert ("unpacked" not in only.flags) == fills

@@ -25,8 +25,8 @@ MOST_UNROLLED = 10  # pieces up to which other loops take neighbours at once (`k
 MOST_JOINED = 4  # pieces that a loop of their own joins (openxla/xla, `UseConcatenateFusion`)
 TILED_WAITS = 2  # of every operand that goes through tiles: its load, and the exchange in shared memory
 SCALARS = 64  # bytes up to which operands are parameters of a loop, held by constant caches
-TILE_SIDE = 32  # of a block that turns rows into columns (openxla/xla, `TransposeFusion`)
-BANK_BYTES = 4
+TILE_SIDE = 32  # elements of a block that turns rows into columns
+PACKED_SIDE = 64  # bytes of one whose elements are packed into words
 _SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
 
@@ -315,12 +315,11 @@ def summed_share(ops: tuple[str, ...]) -> float:
 
 
 def tile_elements(width: float) -> float:
-    """Elements that a block turns: 32 x 32, or of bytes 64 x 64, which are words of shared memory along either side.
+    """Elements that a block turns: 32 x 32, or where words of 4 bytes hold several of them, sides of 64 bytes.
 
-    Those of less than a byte are taken as bytes are: their own tiles are larger (openxla/xla, `PackedTranspose`: sides of 64
-    bytes), and in XLA's hands slower than bytes where matrices are small or do not fill them (`data/measured/h200-narrow`).
+    openxla/xla, `TransposeFusion` and `PackedTranspose`.
     """
-    return TILE_SIDE**2 * (BANK_BYTES if width <= 1 else 1)
+    return (PACKED_SIDE / width) ** 2 if width <= 1 else TILE_SIDE**2
 
 
 def transpose(
@@ -333,16 +332,20 @@ def transpose(
         width: Bytes of one.
         machine: The GPU.
         recency: What is left of it in caches.
-        looped: Whether it is what XLA's autotuner puts before a library's product: a plain loop, which reads uncoalesced.
+        looped: Whether it is a plain loop, element by element: what XLA's autotuner puts before a library's product, and what
+            elements that share bytes take where a matrix does not fill tiles of them.
     """
     p = machine.parameters
     loss = p.narrow_transpose_loss if width <= 1 else p.transpose_loss
     moved = traffic(elements * width, elements * width, machine, efficiency=1 - loss, recency=recency)
-    count = max(1.0, elements / tile_elements(width)) if width <= 1 else blocks(elements, machine)
+    tiled = width <= 1 and not looped
+    count = max(1.0, elements / tile_elements(width)) if tiled else blocks(elements, machine)
     started = count / machine.block_rate
     rate = p.byte_transpose if looped else p.packed_transpose
     single = elements / (rate * machine.sms * machine.clock) if width <= 1 else 0.0
     chain = p.wait_cycles / machine.clock if recency is not None else 0.0
+    if tiled:
+        chain += p.packed_tile_cycles * tile_elements(width) / machine.clock
     time = machine.launch + machine.overlapped(moved.seconds, started, single, chain)
     return GpuWork(
         time=time,

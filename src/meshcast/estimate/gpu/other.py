@@ -54,4 +54,5 @@ def transpose(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if element <= 1 and "turned" not in kernel.flags:
         elements = kernel.written_bytes / element
         return loop(elements, kernel.read_bytes, kernel.written_bytes, 0.0, machine, recency=kernel.recency)
-    return tiled(kernel.written_bytes / element, element, machine, kernel.recency)
+    looped = "unpacked" in kernel.flags
+    return tiled(kernel.written_bytes / element, element, machine, kernel.recency, looped=looped)

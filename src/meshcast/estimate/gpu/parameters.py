@@ -69,6 +69,7 @@ class GpuParameters:
         "the same where a tile's rows are half a line, elements of a byte or less", 0.3
     )
     byte_transpose: float = _about("1-byte elements transposed before a tuned product per SM and cycle", 0.6)
+    packed_tile_cycles: float = _about("cycles per element of such a tile, from its loads to its stores", 0.3)
     packed_transpose: float = _about("elements of a byte or less transposed through tiles per SM and cycle", 8.0)
     gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)
     atomics_per_sm_cycle: float = _about("4-byte atomic updates per SM and cycle", 3.1)

@@ -62,7 +62,8 @@ def transpose(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     if "turned" not in kernel.flags:
         count = launched_blocks(elements, chip)
         return _streamed(count, kernel.read_bytes, kernel.written_bytes, 0.0, 0.0, chip, kernel.recency)
-    return transposed(elements, width, chip, machine, kernel.recency)
+    looped = "unpacked" in kernel.flags
+    return transposed(elements, width, chip, machine, kernel.recency, looped=looped)
 
 
 def transposed(
@@ -70,14 +71,17 @@ def transposed(
 ) -> GpuWork:  # fmt: skip
     """A transpose through tiles in shared memory; elements of a byte and less are packed into words there, one by one.
 
-    `looped`: what XLA's autotuner puts before a library's product, a plain loop.
+    `looped`: a plain loop, element by element (`estimate.gpu.elementwise.transpose`).
     """
     p = chip.parameters
-    count = max(1, math.ceil(elements / tile_elements(width)))
+    count = launched_blocks(elements, chip) if looped else max(1, math.ceil(elements / tile_elements(width)))
     rate = machine.parameters.byte_transpose if looped else machine.parameters.packed_transpose
     an_element = chip.lanes / rate if width <= 1 else p.turned_instructions
     bytes_moved = elements * width
-    return _streamed(count, bytes_moved, bytes_moved, elements * an_element, p.exchange_cycles, chip, recency)
+    waited = p.exchange_cycles
+    if width <= 1 and not looped:
+        waited += machine.parameters.packed_tile_cycles * tile_elements(width)
+    return _streamed(count, bytes_moved, bytes_moved, elements * an_element, waited, chip, recency)
 
 
 def _streamed(

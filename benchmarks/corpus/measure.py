@@ -51,7 +51,8 @@ LONG_S = 0.3  # a run that takes longer is measured fewer times
 _MODULE = re.compile(r"^module @\S+", re.MULTILINE)
 _DONATED = re.compile(r"(tf\.aliasing_output = \d+ : i32|jax\.buffer_donor = true)(, )?")
 _NAMES = {
-    "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i1": "bool", "i4": "int4", "ui4": "uint4",
+    "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i1": "bool", "i2": "int2", "i4": "int4",
+    "ui4": "uint4",
     "i8": "int8", "ui8": "uint8", "i16": "int16", "ui16": "uint16", "i32": "int32", "ui32": "uint32", "i64": "int64",
     "ui64": "uint64", "complex<f32>": "complex64", "complex<f64>": "complex128", "f8E4M3FN": "float8_e4m3fn",
     "f8E5M2": "float8_e5m2",

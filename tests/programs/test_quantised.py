@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,9 @@ Q8 = "!quant.uniform<i8:f32, 0.5:3>"
 
 
 def rewritten(*lines: str) -> list[str]:
-    return [line.strip() for line in without_quantised_types("\n".join(lines), where="x").split("\n") if line.strip()]
+    """The ops that lines become, which stand behind each other on the line of the one that they are made of."""
+    made = without_quantised_types("\n".join(lines), where="x").split("\n")
+    return [op.strip() for line in made for op in re.split(r"\s(?=%\w+ = )", line) if op.strip()]
 
 
 def test_a_whole_network_is_parsed_and_lowered() -> None:
@@ -177,10 +181,43 @@ def test_operands_and_types_must_be_as_many() -> None:
         rewritten(f'%2 = "stablehlo.add"(%0) : (tensor<4x{Q8}>, tensor<4x{Q8}>) -> tensor<4x{Q8}>')
 
 
+def test_a_parsers_lines_are_those_of_the_file() -> None:
+    broken = FIXTURE.read_text().replace("return %6 :", "return %7 :")
+    (line,) = (number for number, text in enumerate(broken.split("\n"), 1) if "return %7" in text)
+    with pytest.raises(InputError, match=rf"q\.mlir:{line}:\d+: not a valid MLIR module: use of undeclared"):
+        from_bytes(broken.encode(), name="q", where="q.mlir")
+
+
+PIECES = (
+    "!quant.uniform<", "!quant.any<i8>", "!quant.uniform<i8:f32>", "<", ">", "{", "}", ",", ":", "-", "i1", "i64", "u8",
+    "f32", "0.0", "1e400", "nan", "?x", "tensor<", "%0", " : ", " -> ", "(", ")", "\n", "//", '"', "loc(", "!act", "9" * 30,
+    "{0:1,1:4}", "{{0.1}}", "<7:-8>", "\\", "\x00", "stablehlo.",
+)  # fmt: skip
+
+
+def test_broken_texts_are_errors_of_the_input_and_nothing_else() -> None:
+    """Hundreds of texts with pieces cut out, doubled or put in, most of them inside types: read, or refused in words."""
+    whole, chance, said = FIXTURE.read_text(), random.Random(7), []
+    marks = [found.start() for found in re.finditer("!", whole)]
+    for _ in range(400):
+        at = chance.choice(marks) + chance.randrange(40)
+        end = at + chance.choice((0, 1, 5, 20))
+        piece = chance.choice((*PIECES, whole[at:end], ""))
+        try:
+            without_quantised_types(whole[:at] + piece + whole[end:], where="broken.mlir")
+        except MeshcastError as error:
+            said.append(str(error))
+    assert len(said) > 100
+    assert all("broken.mlir:" in each for each in said)
+
+
 @pytest.mark.parametrize("device", ["a100-sxm-80gb", "h200", "tpu-v6e"])
 @pytest.mark.parametrize("fidelity", ["roofline", "analytical"])
-def test_fewer_bits_are_never_slower(device: str, fidelity: str, tmp_path: Path) -> None:
-    """A product of 4096 x 4096 by as many, in types of ever fewer bits."""
+def test_fewer_bits_are_never_slower_where_a_unit_takes_them(device: str, fidelity: str, tmp_path: Path) -> None:
+    """A product of 4096 x 4096 by as many, in types of ever fewer bits.
+
+    An A100 has units for 4 and 8 bits, an H200 for 8: the first type that is widened costs that on GPUs.
+    """
     path = tmp_path / "dot.mlir"
     times = []
     for kind in ("i8", "i4", "i2"):
@@ -194,4 +231,5 @@ def test_fewer_bits_are_never_slower(device: str, fidelity: str, tmp_path: Path)
         step = predict(path, Options(on=device, fidelity=fidelity, lowering="modelled", levers=False)).step_time_s
         assert step is not None
         times.append(step)
-    assert times[0] >= times[1] >= times[2]
+    widened = {"a100-sxm-80gb": 2, "h200": 1}.get(device) if fidelity == "analytical" else None
+    assert all(times[place] <= times[place - 1] for place in (1, 2) if place != widened)

@@ -26,9 +26,10 @@ from meshcast.lower.list_order import with_less_memory
 from meshcast.lower.liveness import stepped_slices
 from meshcast.lower.loop_counters import with_single_counters
 from meshcast.lower.multi_output import merge_outputs
-from meshcast.lower.narrow_weights import stored_weights, with_weights_as_stored
+from meshcast.lower.narrow_weights import stored_weights, with_unpacked_windows, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
 from meshcast.lower.ordering import order_for_memory
+from meshcast.lower.packed_elements import in_bytes
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.ragged_products import is_ragged, with_masked_groups
 from meshcast.lower.reductions import split_reduction
@@ -237,7 +238,7 @@ def join_convolutions(draft: BlockDraft) -> None:
 
 
 def rewrite_single_ops(draft: BlockDraft) -> None:
-    """In one sweep: `split_reduction`, `ConvolutionRewriter`, `with_swapped_operands` and `with_weights_as_stored`."""
+    """In one sweep: `split_reduction`, `ConvolutionRewriter`, `with_swapped_operands` and what is read as it is stored."""
     values, transposed = draft.values, draft.program.aliases.transposed
     convolutions = ConvolutionRewriter(values)
     made: list[Op] = []
@@ -246,7 +247,7 @@ def rewrite_single_ops(draft: BlockDraft) -> None:
         if kind is OpKind.REDUCE:
             made += split_reduction(op, values)
         elif kind is OpKind.CONVOLUTION:
-            made += convolutions.rewrite(op)
+            made += convolutions.rewrite(with_unpacked_windows(op, draft.stored, draft.buffer))
         elif kind is OpKind.GEMM:
             made.append(with_weights_as_stored(with_swapped_operands(op, transposed), draft.stored, draft.buffer))
         else:
@@ -300,7 +301,8 @@ def fuse(rules: Rules) -> Callable[[BlockDraft], None]:
     """The pass that plans fusions by these rules."""
 
     def run(draft: BlockDraft) -> None:
-        draft.fusions = plan_fusion(draft.ops, draft.operands, draft.live_out, draft.values.tensors, rules)
+        ops, tensors = in_bytes(draft.ops, draft.values.tensors)
+        draft.fusions = plan_fusion(ops, draft.operands, draft.live_out, tensors, rules)
 
     return run
 

@@ -98,6 +98,10 @@ def write(folder: str, key: str, entry: Mapping[str, Any]) -> None:
 
 
 def first_sentence(message: str) -> str:
-    """A compiler's message in one line, a long one cut: XLA prints whole instructions."""
-    line = (message.strip().splitlines() or [""])[0]
+    """A compiler's message in one line, a long one cut: XLA prints whole instructions.
+
+    Where the first line says a status and no more (`UNIMPLEMENTED:`), the next one that says something joins it.
+    """
+    lines = [each.strip() for each in message.splitlines() if each.strip()] or [""]
+    line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     return line if len(line) <= _LONGEST_SENTENCE else line[:_LONGEST_SENTENCE] + " ..."

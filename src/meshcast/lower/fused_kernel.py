@@ -8,7 +8,7 @@ from meshcast.base import copier
 from meshcast.lower.access import Member, Transposes, cuts, fetched_shares
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind, flags_of
-from meshcast.lower.rewriting import turns
+from meshcast.lower.rewriting import fills_packed_tiles, turns
 from meshcast.workload import Attention, Indexed, Op, OpKind, Tensor, element_bytes
 
 _KINDS = {
@@ -136,6 +136,9 @@ def fused_kernel(
     flags = flags_of(names)
     if OpKind.TRANSPOSE in kinds and any(turns(op, tensors) for op, _ in members):
         flags |= {"turned"}
+        packed = kind is KernelKind.TRANSPOSE and element_bytes(tensors[root.results[0]].dtype) < 1
+        if packed and not fills_packed_tiles(root, tensors):
+            flags |= {"unpacked"}
     made = [tensors[value] for op, _ in roots for value in op.results]
     largest = max(made, key=lambda tensor: tensor.elements) if made else None
     return Kernel(

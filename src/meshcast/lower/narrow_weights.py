@@ -12,7 +12,8 @@ that. With more than `MAX_ROWS` rows the weights are widened once, by a kernel o
 
 Integers that are widened to integers of at most a byte are taken in with any number of rows: nothing but a shift and a mask is
 between them, no library has a product of two widths, and the Triton product that has the tile in registers anyway widens it
-there, beside the units for matrices (as CUTLASS' mixed inputs do). The product is then one of operands of two types.
+there, beside the units for matrices (as CUTLASS' mixed inputs do). The product is then one of operands of two types. So are
+convolutions of integers, which are products of windows: XLA's GPU compiler has none, and whoever writes one has tiles, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meshcast.workload import Gemm, Op, OpKind, Tensor, element_bytes
+from meshcast.workload import Convolution, Gemm, Op, OpKind, Tensor, element_bytes
 
 MAX_ROWS = 128
 _SPREAD = frozenset({OpKind.BROADCAST, OpKind.GENERATE})
@@ -128,17 +129,27 @@ def is_unpacking(stored: str, widened: str) -> bool:
     )
 
 
-def _with_unpacked_operands(op: Op, gemm: Gemm, stored: Mapping[int, Stored], buffer: Mapping[int, int]) -> Op:
+def with_unpacked_windows(op: Op, stored: Mapping[int, Stored], buffer: Mapping[int, int]) -> Op:
+    """A convolution of integers that reads its operands in the bits that they are stored in; any other op as it is."""
+    shape = op.cost.geometry
+    if not stored or not isinstance(shape, Convolution):
+        return op
+    return _with_unpacked_operands(op, shape, stored, buffer)
+
+
+def _with_unpacked_operands(
+    op: Op, product: Gemm | Convolution, stored: Mapping[int, Stored], buffer: Mapping[int, int]
+) -> Op:
     """A product of integers that reads either operand in the bits that it is stored in."""
-    operands, moved, types = list(op.operands), list(op.cost.operand_bytes), [gemm.lhs_dtype, gemm.rhs_dtype]
-    for place, value in enumerate(op.operands):
+    operands, moved, types = list(op.operands), list(op.cost.operand_bytes), [product.lhs_dtype, product.rhs_dtype]
+    for place, value in enumerate(op.operands[:2]):  # those of an epilogue come behind
         packed = stored.get(buffer.get(value, value))
         if packed is not None and packed.unpacked:
             operands[place], moved[place] = packed.reads[0]
             types[place] = packed.dtype
     if tuple(operands) == op.operands:
         return op
-    geometry = replace(gemm, lhs_dtype=types[0], rhs_dtype=types[1])
+    geometry = replace(product, lhs_dtype=types[0], rhs_dtype=types[1])
     return replace(
         op,
         operands=tuple(operands),

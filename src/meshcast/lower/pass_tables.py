@@ -87,9 +87,9 @@ _LAYOUTS = (
 )
 _STORED = _Block(
     "stored weights",
-    "finds weights that products of few rows widen themselves; before products are merged, as these stay apart",
+    "finds what products, those of windows too, widen themselves; before products are merged, as these stay apart",
     block.find_stored_weights,
-    block.has_any(OpKind.GEMM),
+    block.has_any(OpKind.GEMM, OpKind.CONVOLUTION),
 )
 _SCATTERS = _Block(
     "scatters",

@@ -11,12 +11,14 @@ from dataclasses import replace
 
 from meshcast.base import copier
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, Schedule, Step
-from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor
+from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor, element_bytes
 
 # The name of a transpose that no program asks for: what it reads lies in one order, and is wanted in another.
 LAID_OUT_ANEW = "layout.transpose"
 # And that of a row which is computed once, though it could be on the way.
 KEPT_ROW = "strides.multiply"
+TILE_BYTES = 64  # of either side that a block turns where elements are packed
+WORD_BYTES = 4
 FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})
 _COPIED = FILLING | {"copy"}  # of one filled value, for each loop's value that begins with it
 
@@ -79,6 +81,28 @@ def turns(op: Op, tensors: Sequence[Tensor]) -> bool:
         return True
     inner = next((d for d in range(len(sizes) - 1, -1, -1) if sizes[d] > 1), None)
     return inner is not None and order[inner] != max(order[d] for d in range(len(sizes)) if sizes[d] > 1)
+
+
+def fills_packed_tiles(op: Op, tensors: Sequence[Tensor]) -> bool:
+    """Whether a transpose's sides are whole words and fill tiles of 64 bytes, of elements that are packed into words.
+
+    Else XLA's GPU compiler turns them one by one. It tells where it can be asked, of 2 bits, as its code for tiles of those does
+    not compile (14 shapes: sides of 128 and of 1000 elements compile, of 256 and 1008 do not).
+    """
+    result = tensors[op.results[0]]
+    width, order = element_bytes(result.dtype), op.cost.orders[0] if op.cost.orders else ()
+    if len(order) != len(result.shape) or width <= 0:
+        return True
+    sides: list[int] = []
+    moved: list[int] = []  # the innermost dimension of each side, before it is moved
+    for dim, size in zip(order, result.shape, strict=True):
+        if moved and moved[-1] == dim - 1:
+            sides[-1], moved[-1] = sides[-1] * size, dim
+        else:
+            sides.append(size)
+            moved.append(dim)
+    turned = sides[-1], sides[moved.index(max(moved))]
+    return all(side >= TILE_BYTES / width and side % (WORD_BYTES / width) == 0 for side in turned)
 
 
 def only_fills(step: Step, stacks: frozenset[int] | set[int]) -> bool:

@@ -58,7 +58,9 @@ def without_quantised_types(text: str, *, where: str) -> str:
     text = "\n".join(map(_without_comment, text.split("\n")))
     text = _spelled_out(text)
     writer = _Writer(where)
-    return "\n".join(made for number, line in enumerate(text.split("\n"), 1) for made in writer.lines(line, number))
+    # Ops that one has become stand on its line, so that what a parser says of a line is about the line that was written.
+    made = (" ".join(writer.lines(line, number)) for number, line in enumerate(text.split("\n"), 1))
+    return "\n".join(line.replace("\n", " ") for line in made)
 
 
 def _spelled_out(text: str) -> str:

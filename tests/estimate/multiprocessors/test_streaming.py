@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from meshcast.estimate.gpu.elementwise import tile_elements
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.estimator import GpuSimulated
 from meshcast.estimate.multiprocessors.parameters import SmParameters
-from meshcast.estimate.multiprocessors.streaming import TILE, launched_blocks
+from meshcast.estimate.multiprocessors.streaming import launched_blocks
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Reduction
@@ -44,7 +45,7 @@ def test_a_join_goes_over_its_largest_piece() -> None:
 
 def test_a_transpose_is_tiled_only_where_it_turns_rows_into_columns() -> None:
     elements = 8 * THREADS
-    assert launched(transposed(elements, "transpose", "turned")) == elements / TILE
+    assert launched(transposed(elements, "transpose", "turned")) == elements / tile_elements(2)
     assert launched(transposed(elements, "transpose")) == elements / 512
 
 

@@ -28,7 +28,7 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import packed_time, unit_bytes
+from meshcast.estimate.gpu.gemm import packed_time, unit_bytes, wider_bytes, with_widened_tiles
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.spectral_convolution import spectral_convolution
@@ -69,7 +69,7 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return replace(_direct(kernel, shape, machine), matrix_joules=joules)
     product = _tiled(kernel, shape, rate, machine)
     taps = math.prod(shape.kernel)
-    work = packed_time(product, machine)
+    work = with_widened_tiles(packed_time(product, machine), product, shape, rate, machine)
     if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
         work = work.then(_gathered(_steps(shape, product.width), product.width, machine))
         spectral = spectral_convolution(kernel, shape, machine)
@@ -114,10 +114,22 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
         share = min(1.0, share * machine.plain_slots)
         share *= WINOGRAD if by_winograd(shape, gradient=gradient) else 1.0
     product = implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+    return as_unit_takes(product, kernel, shape, rate)
+
+
+def as_unit_takes(product: TiledProduct, kernel: Kernel, shape: Convolution, rate: Rate) -> TiledProduct:
+    """The product with elements as wide as its unit takes them: packed ones are widened in registers, on their way in."""
     unit = unit_bytes(product.width, rate)
-    if unit <= product.width:
-        return product
-    return replace(product, width=unit, unpacked=product.read * unit / product.width)
+    unpacked = _unpacked_bytes(kernel, shape, unit)
+    return product if unpacked <= product.read else replace(product, width=unit, unpacked=unpacked)
+
+
+def _unpacked_bytes(kernel: Kernel, shape: Convolution, unit: float) -> float:
+    """Bytes that a convolution reads, were its operands of less than a byte as wide as the unit takes them."""
+    stored = zip(kernel.operand_bytes, (shape.lhs_dtype, shape.rhs_dtype), strict=False)
+    return kernel.read_bytes + sum(
+        [size * (unit / element_bytes(dtype) - 1.0) for size, dtype in stored if element_bytes(dtype) < min(unit, 1.0)]
+    )
 
 
 def by_winograd(shape: Convolution, *, gradient: bool) -> bool:
@@ -185,7 +197,7 @@ def implicit_gemm(kernel: Kernel, shape: Convolution, *, peak: float, gradient: 
             shape.in_channels / groups * taps * min(1.0, shape.macs / dense)
             * (joined if shape.feature_groups > 1 else groups if shape.batch_groups > 1 else 1),
         ),
-        width=element_bytes(shape.lhs_dtype),
+        width=wider_bytes(shape),
         read=kernel.read_bytes,
         written=kernel.written_bytes,
         recency=kernel.recency,

@@ -25,6 +25,8 @@ MOST_UNROLLED = 10  # pieces up to which other loops take neighbours at once (`k
 MOST_JOINED = 4  # pieces that a loop of their own joins (openxla/xla, `UseConcatenateFusion`)
 TILED_WAITS = 2  # of every operand that goes through tiles: its load, and the exchange in shared memory
 SCALARS = 64  # bytes up to which operands are parameters of a loop, held by constant caches
+TILE_SIDE = 32  # elements of a block that turns rows into columns
+PACKED_SIDE = 64  # bytes of one whose elements are packed into words
 _SUMMED = frozenset({"reduce", "reduce_window", "dot_general", "dot"})
 
 
@@ -312,13 +314,38 @@ def summed_share(ops: tuple[str, ...]) -> float:
     return summed / (summed + counted_flops(ops)) if summed else 0.0
 
 
-def transpose(elements: float, width: float, machine: GpuMachine, recency: Recency | None = None) -> GpuWork:
-    """A transpose through tiles in shared memory; elements of one byte are moved one by one, uncoalesced."""
+def tile_elements(width: float) -> float:
+    """Elements that a block turns: 32 x 32, or where words of 4 bytes hold several of them, sides of 64 bytes.
+
+    openxla/xla, `TransposeFusion` and `PackedTranspose`.
+    """
+    return (PACKED_SIDE / width) ** 2 if width <= 1 else TILE_SIDE**2
+
+
+def transpose(
+    elements: float, width: float, machine: GpuMachine, recency: Recency | None = None, *, looped: bool = False
+) -> GpuWork:
+    """A transpose through tiles in shared memory; elements of a byte and less are packed into words there, one by one.
+
+    Args:
+        elements: So many.
+        width: Bytes of one.
+        machine: The GPU.
+        recency: What is left of it in caches.
+        looped: Whether it is a plain loop, element by element: what XLA's autotuner puts before a library's product, and what
+            elements that share bytes take where a matrix does not fill tiles of them.
+    """
     p = machine.parameters
-    moved = traffic(elements * width, elements * width, machine, efficiency=1 - p.transpose_loss, recency=recency)
-    started = blocks(elements, machine) / machine.block_rate
-    single = elements / (p.byte_transpose * machine.sms * machine.clock) if width <= 1 else 0.0
+    loss = p.narrow_transpose_loss if width <= 1 else p.transpose_loss
+    moved = traffic(elements * width, elements * width, machine, efficiency=1 - loss, recency=recency)
+    tiled = width <= 1 and not looped
+    count = max(1.0, elements / tile_elements(width)) if tiled else blocks(elements, machine)
+    started = count / machine.block_rate
+    rate = p.byte_transpose if looped else p.packed_transpose
+    single = elements / (rate * machine.sms * machine.clock) if width <= 1 else 0.0
     chain = p.wait_cycles / machine.clock if recency is not None else 0.0
+    if tiled:
+        chain += p.packed_tile_cycles * tile_elements(width) / machine.clock
     time = machine.launch + machine.overlapped(moved.seconds, started, single, chain)
     return GpuWork(
         time=time,
@@ -332,7 +359,7 @@ def transpose(elements: float, width: float, machine: GpuMachine, recency: Recen
             *moved.terms,
             *machine.named(
                 ("starting blocks", "start", started, "s"),
-                ("1-byte elements one by one", "single", single, "s"),
+                ("elements of a byte one by one", "single", single, "s"),
                 ("a tile's load", "chain", chain, "s"),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", p.overlap, ""),

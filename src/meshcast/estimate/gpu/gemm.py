@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.base import larger
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.elementwise import LoopDemand, demanded, looped, transpose
+from meshcast.estimate.gpu.elementwise import LoopDemand, demanded, loop, looped, transpose
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.reduction import reduction
@@ -15,7 +16,7 @@ from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.gpu.tiles import product_time
 from meshcast.estimate.rates import Rate, matrix_rate
 from meshcast.lower import Kernel, KernelKind, is_summed
-from meshcast.workload import ALIGNMENT, Gemm, Reduction, element_bytes
+from meshcast.workload import ALIGNMENT, Convolution, Gemm, Reduction, element_bytes
 
 REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library or Triton for a product
 TINY = 64  # sides of products that a block takes whole
@@ -25,6 +26,8 @@ TINY_BLOCKS = 16  # blocks of an SM
 # more), once for every tile of the other operand that it meets.
 UNPACKING = 9 / 8
 UNPACKED_TILE = 128  # rows or columns of the other operand
+TRITON_TILE = 64  # likewise, of products that Triton's autotuner picks for operands which it turns or widens
+SUM_BYTES = 4  # of a sum of bytes
 _UNIT_BYTES = {"i8": 1.0, "i4": 0.5, "f8": 1.0, "f4": 0.5}  # of an operand, by the type that a unit takes
 
 
@@ -84,18 +87,21 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
     )
 
 
-def _has_two_widths(shape: Gemm) -> bool:
+def _has_two_widths(shape: Gemm | Convolution) -> bool:
     """Whether integers of two widths are multiplied: the product widens the narrower (`lower/narrow_weights.py`)."""
     left, right = element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype)
     return left != right and max(left, right) <= 1
 
 
-def _unit_bytes(shape: Gemm, rate: Rate) -> float:
+def _unit_bytes(shape: Gemm | Convolution, rate: Rate) -> float:
     """Bytes of an operand's element as the unit takes it: unpacked next to units that take no fewer bits."""
+    return unit_bytes(wider_bytes(shape), rate)
+
+
+def wider_bytes(shape: Gemm | Convolution) -> float:
+    """Bytes of an element that is multiplied: the wider operand's where integers of two widths are."""
     element = element_bytes(shape.lhs_dtype)
-    if _has_two_widths(shape):
-        element = max(element, element_bytes(shape.rhs_dtype))
-    return unit_bytes(element, rate)
+    return max(element, element_bytes(shape.rhs_dtype)) if _has_two_widths(shape) else element
 
 
 def unit_bytes(element: float, rate: Rate) -> float:
@@ -115,18 +121,35 @@ def _filled(shape: Gemm, element: float) -> Gemm:
 
 
 def with_unpacking(work: GpuWork, product: TiledProduct, shape: Gemm, rate: Rate, machine: GpuMachine) -> GpuWork:
-    """The product with the instructions that widen its packed operands, issued beside the units for matrices.
+    """The product with what it takes to widen operands that are narrower than its unit takes them.
 
-    `t = max(t, launch + i / I)`, `i = 9/8 K (M ceil(N / 128) + N ceil(M / 128))` for operands narrower than the unit.
+    XLA's Triton products widen each tile on its way, `t + c K (M ceil(N / 64) + N ceil(M / 64)) / I`; or a loop of its own
+    widens them first. XLA's autotuner takes what is faster.
     """
-    unit, elements = _unit_bytes(shape, rate), 0.0
-    sides = (shape.lhs_dtype, product.m, product.n), (shape.rhs_dtype, product.n, product.m)
-    for dtype, side, other in sides:
-        if element_bytes(dtype) < min(unit, 1):
-            elements += product.batch * side * product.k * math.ceil(other / UNPACKED_TILE)
-    if not elements:
+    p, unit = machine.parameters, _unit_bytes(shape, rate)
+    narrow = [each for each in _sides(product, shape) if element_bytes(each[0]) < min(unit, 1.0)]
+    if not narrow:
         return work
-    issued = elements * UNPACKING
+    issued = p.unpacking_instructions * _met_elements(narrow, TRITON_TILE)
+    inside = _with_issued(work, "widening elements", issued, machine)
+    first = work
+    for dtype, elements, _ in narrow:
+        first = loop(elements, elements * element_bytes(dtype), elements * unit, 0.0, machine).then(first)
+    return min(inside, first, key=lambda each: each.time)
+
+
+def with_widened_tiles(
+    work: GpuWork, product: TiledProduct, shape: Convolution, rate: Rate, machine: GpuMachine
+) -> GpuWork:
+    """A convolution with the instructions that widen its packed operands, issued beside the units for matrices.
+
+    `t = max(t, launch + i / I)`, `i = 9/8 K (M ceil(N / 128) + N ceil(M / 128))` of packed operands, as in CUTLASS.
+    """
+    unit = _unit_bytes(shape, rate)
+    narrow = [each for each in _sides(product, shape) if element_bytes(each[0]) < min(unit, 1.0)]
+    if not narrow:
+        return work
+    issued = UNPACKING * _met_elements(narrow, UNPACKED_TILE)
     seconds = issued / machine.instruction_rate
     return replace(
         work,
@@ -134,6 +157,25 @@ def with_unpacking(work: GpuWork, product: TiledProduct, shape: Gemm, rate: Rate
         formula=f"max({work.formula}; launch + issue)",
         terms=(*work.terms, *machine.named(*machine.issuing(issued, seconds))),
     )
+
+
+def _sides(product: TiledProduct, shape: Gemm | Convolution) -> tuple[tuple[str, float, float], ...]:
+    """(type, elements, rows or columns of the other operand) of both operands."""
+    each = product.batch * product.k
+    return (shape.lhs_dtype, each * product.m, product.n), (shape.rhs_dtype, each * product.n, product.m)
+
+
+def _met_elements(sides: Sequence[tuple[str, float, float]], tile: int) -> float:
+    """Elements of operands, each as often as it is in a tile: with every so many rows or columns of the other one."""
+    return sum(elements * math.ceil(other / tile) for _, elements, other in sides)
+
+
+def _with_issued(work: GpuWork, what: str, issued: float, machine: GpuMachine) -> GpuWork:
+    """The product, and instructions on its tiles that the units for matrices wait for."""
+    seconds = issued / machine.instruction_rate
+    terms = machine.named((f"instructions for {what}", "i", issued, ""), (what, "issue = i/I", seconds, "s"))
+    beside = GpuWork(time=seconds, compute=seconds, instructions=issued, fixed=0.0, formula="issue", terms=terms)
+    return replace(work.then(beside), formula=f"{work.formula} + issue")
 
 
 def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
@@ -191,22 +233,44 @@ def packed_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
 
 
 def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:
-    """1-byte operands must be K-major for the tensor cores: transposed first, or taken element by element."""
-    direct = packed_time(replace(product, peak=product.peak * machine.parameters.byte_direct), machine)
-    moved = GpuWork(time=0.0)
-    for major, elements in (
-        (shape.lhs_contracting_minor, product.batch * product.m * product.k),
-        (shape.rhs_contracting_minor, product.batch * product.k * product.n),
-    ):
-        if not major:
-            moved = moved.then(_transposed(elements, product.width, machine))
-    transposed = moved.then(packed_time(product, machine))
-    return min(direct, transposed, key=lambda work: work.time)
+    """1-byte operands must be K-major for the tensor cores: transposed first, or turned in registers, tile by tile."""
+    moved, turned = GpuWork(time=0.0), across(product, shape)
+    for _, elements, _ in turned:
+        moved = moved.then(_transposed(elements, product.width, machine))
+    return min(
+        turned_in_tiles(packed_time(product, machine), product, turned, machine),
+        moved.then(packed_time(product, machine)),
+        key=lambda work: work.time,
+    )
+
+
+def across(product: TiledProduct, shape: Gemm) -> list[tuple[str, float, float]]:
+    """Those of a product's operands that do not lie along K, as `_sides` has them."""
+    along = shape.lhs_contracting_minor, shape.rhs_contracting_minor
+    return [side for side, lies in zip(_sides(product, shape), along, strict=True) if not lies]
+
+
+def turned_in_tiles(
+    work: GpuWork, product: TiledProduct, turned: Sequence[tuple[str, float, float]], machine: GpuMachine
+) -> GpuWork:
+    """Triton's product, which puts the bytes of each tile along K in registers: `t + c K N ceil(M / 64) / I`.
+
+    No instruction loads transposed bytes from shared memory (PTX ISA, `ldmatrix .trans`: 16 bits). Where tiles leave half of the
+    SMs idle, K is split and a second kernel adds the parts up.
+    """
+    issued = machine.parameters.byte_turning_instructions * _met_elements(turned, TRITON_TILE)
+    found = _with_issued(work, "turning bytes", issued, machine)
+    tiles = product.batch * math.ceil(product.m / TRITON_TILE) * math.ceil(product.n / UNPACKED_TILE)
+    parts = machine.sms // tiles
+    if parts < 2:
+        return found
+    results = product.batch * product.m * product.n
+    return found.then(loop(results, results * SUM_BYTES * parts, results * SUM_BYTES, results * parts, machine))
 
 
 def _transposed(elements: float, width: float, machine: GpuMachine) -> GpuWork:
     """A transpose of elements of at most a byte: as they are packed, or unpacked on the way where that takes less."""
-    ways = [transpose(elements, unpacked, machine) for unpacked in {width, 0.5, 1.0} if unpacked >= width]
+    ways = [transpose(elements, unpacked, machine, looped=True) for unpacked in {width, 0.5, 1.0} if unpacked >= width]
     return min(ways, key=lambda work: work.time)
 
 

@@ -49,6 +49,10 @@ def other(kernel: Kernel, machine: GpuMachine) -> GpuWork:
 
 
 def transpose(kernel: Kernel, machine: GpuMachine) -> GpuWork:
-    """A transpose on its own."""
+    """A transpose on its own; of a byte and less it is a loop where rows stay rows, bound by the blocks that it starts."""
     element = element_bytes(kernel.dtype)
-    return tiled(kernel.written_bytes / element, element, machine, kernel.recency)
+    if element <= 1 and "turned" not in kernel.flags:
+        elements = kernel.written_bytes / element
+        return loop(elements, kernel.read_bytes, kernel.written_bytes, 0.0, machine, recency=kernel.recency)
+    looped = "unpacked" in kernel.flags
+    return tiled(kernel.written_bytes / element, element, machine, kernel.recency, looped=looped)

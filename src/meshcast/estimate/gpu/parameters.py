@@ -65,7 +65,12 @@ class GpuParameters:
     tiled_issue: float = _about("share of the issue rate of fusions that end with transposes through tiles", 0.5)
     tiled_found: float = _about("instructions by which such a result finds its places", 25.0)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
-    byte_transpose: float = _about("1-byte elements transposed per SM and cycle", 0.6)
+    narrow_transpose_loss: float = _about(
+        "the same where a tile's rows are half a line, elements of a byte or less", 0.3
+    )
+    byte_transpose: float = _about("1-byte elements transposed before a tuned product per SM and cycle", 0.6)
+    packed_tile_cycles: float = _about("cycles per element of such a tile, from its loads to its stores", 0.3)
+    packed_transpose: float = _about("elements of a byte or less transposed through tiles per SM and cycle", 8.0)
     gather_instructions: float = _about("instructions per gathered element that is summed on the way", 74.0)
     atomics_per_sm_cycle: float = _about("4-byte atomic updates per SM and cycle", 3.1)
     compare_swap_cost: float = _about("an atomic on 2-byte types (compare and swap), in 4-byte atomics", 4.0)
@@ -114,8 +119,11 @@ class GpuParameters:
     )
     unpadded_odd: float = _about("the same where rows are a multiple of 2 bytes only", 0.14)
     unpadded_odd_output: float = _about("the same where those are the result's rows alone", 0.1)
-    byte_direct: float = _about(
-        "share of the rate of 1-byte products whose rhs is not K-major, without transpose", 0.12
+    byte_turning_instructions: float = _about(
+        "instructions per byte and tile of 64 rows that a product puts along K in registers", 11.0
+    )
+    unpacking_instructions: float = _about(
+        "instructions per packed element and tile of 64 rows that a product widens in registers", 6.0
     )
     conv_share: float = _about("implicit GEMM relative to a GEMM of its size", 0.8)
     conv_few_channels: float = _about("share of peak of convolutions with fewer than 8 input channels", 0.04)

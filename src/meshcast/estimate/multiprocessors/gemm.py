@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import elemental_demand, gemm_product, is_elemental, summed_product, with_unpacking
+from meshcast.estimate.gpu.gemm import (
+    across,
+    elemental_demand,
+    gemm_product,
+    is_elemental,
+    summed_product,
+    turned_in_tiles,
+    with_unpacking,
+)
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.multiprocessors.chip import Chip
-from meshcast.estimate.multiprocessors.products import TileJob, product
+from meshcast.estimate.multiprocessors.products import TileJob, packed_product
 from meshcast.estimate.multiprocessors.reductions import reduction
 from meshcast.estimate.multiprocessors.streaming import loop, transposed
 from meshcast.estimate.rates import matrix_rate
@@ -29,7 +37,11 @@ def gemm(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
         return loop(elemental_demand(kernel, shape, machine), chip)
     tiled = gemm_product(kernel, machine)
     assert tiled is not None  # no loop, no sum
-    work = _turned(tiled, shape, chip, machine) if _is_turned(shape) else product(TileJob(product=tiled), chip, machine)
+    work = (
+        _turned(tiled, shape, chip, machine)
+        if _is_turned(shape)
+        else packed_product(TileJob(product=tiled), chip, machine)
+    )
     rate = matrix_rate(kernel, machine.device)
     work = with_unpacking(work, tiled, shape, rate, machine)
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
@@ -42,15 +54,9 @@ def _is_turned(shape: Gemm) -> bool:
 
 
 def _turned(tiled: TiledProduct, shape: Gemm, chip: Chip, machine: GpuMachine) -> GpuWork:
-    """A product of 1-byte operands: transposed first, or taken element by element at a small share of the rate."""
-    slow = replace(tiled, peak=tiled.peak * machine.parameters.byte_direct)
-    work = GpuWork(time=0.0)
-    sides = (
-        (shape.lhs_contracting_minor, tiled.batch * tiled.m * tiled.k),
-        (shape.rhs_contracting_minor, tiled.batch * tiled.k * tiled.n),
-    )
-    for along, elements in sides:
-        if not along:
-            work = work.then(transposed(elements, tiled.width, chip, machine))
-    work = work.then(product(TileJob(product=tiled), chip, machine))
-    return min(work, product(TileJob(product=slow), chip, machine), key=lambda each: each.time)
+    """A product of 1-byte operands: transposed first, or turned in registers, tile by tile."""
+    work, turned = GpuWork(time=0.0), across(tiled, shape)
+    for _, elements, _ in turned:
+        work = work.then(transposed(elements, tiled.width, chip, machine, looped=True))
+    straight = packed_product(TileJob(product=tiled), chip, machine)
+    return min(work.then(straight), turned_in_tiles(straight, tiled, turned, machine), key=lambda each: each.time)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshcast.base import made_quickly
 from meshcast.estimate.explanation import Term
@@ -84,6 +84,18 @@ def product(asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWork:
     chosen = [way for way in ways if way in set(unlike.values())]
     chosen = [way for way in chosen if not way.streamed][:PLAYED] + [way for way in chosen if way.streamed][:1]
     return min((_played(way, asked, chip, machine) for way in chosen), key=lambda work: work.time)
+
+
+def packed_product(asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWork:
+    """The product; packed operands are no worse than those that fill the unit's type.
+
+    The tiles that look best for fewer bytes may be other ones, and those that are played a little slower.
+    """
+    work, tiled = product(asked, chip, machine), asked.product
+    if tiled.unpacked <= tiled.read:
+        return work
+    filled = replace(asked, product=replace(tiled, read=tiled.unpacked))
+    return min(work, product(filled, chip, machine), key=lambda each: each.time)
 
 
 def _ways(asked: TileJob, chip: Chip) -> Iterator[Way]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from meshcast.estimate.gpu.elementwise import BLOCK, MOST_JOINED, LoopDemand, even_factor, loop_demand
+from meshcast.estimate.gpu.elementwise import BLOCK, MOST_JOINED, LoopDemand, even_factor, loop_demand, tile_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.multiprocessors.cache import misses
 from meshcast.estimate.multiprocessors.chip import Chip
@@ -27,7 +27,6 @@ COPIED = 16 * BLOCK  # bytes of a copy that a block moves at least: 16 a thread
 COPY_WAVES = (
     4  # of blocks that an SM holds, which a large copy is shared out over: its threads take the rest in turns (ours)
 )
-TILE = 32 * 32  # elements of a block that turns rows into columns (openxla/xla, `TransposeFusion`)
 
 
 def loop(demand: LoopDemand, chip: Chip) -> GpuWork:
@@ -63,18 +62,26 @@ def transpose(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     if "turned" not in kernel.flags:
         count = launched_blocks(elements, chip)
         return _streamed(count, kernel.read_bytes, kernel.written_bytes, 0.0, 0.0, chip, kernel.recency)
-    return transposed(elements, width, chip, machine, kernel.recency)
+    looped = "unpacked" in kernel.flags
+    return transposed(elements, width, chip, machine, kernel.recency, looped=looped)
 
 
 def transposed(
-    elements: float, width: float, chip: Chip, machine: GpuMachine, recency: Recency | None = None
-) -> GpuWork:
-    """A transpose through tiles in shared memory; elements of one byte are moved one by one."""
+    elements: float, width: float, chip: Chip, machine: GpuMachine, recency: Recency | None = None, *, looped: bool = False
+) -> GpuWork:  # fmt: skip
+    """A transpose through tiles in shared memory; elements of a byte and less are packed into words there, one by one.
+
+    `looped`: a plain loop, element by element (`estimate.gpu.elementwise.transpose`).
+    """
     p = chip.parameters
-    count = max(1, math.ceil(elements / TILE))
-    an_element = chip.lanes / machine.parameters.byte_transpose if width <= 1 else p.turned_instructions
+    count = launched_blocks(elements, chip) if looped else max(1, math.ceil(elements / tile_elements(width)))
+    rate = machine.parameters.byte_transpose if looped else machine.parameters.packed_transpose
+    an_element = chip.lanes / rate if width <= 1 else p.turned_instructions
     bytes_moved = elements * width
-    return _streamed(count, bytes_moved, bytes_moved, elements * an_element, p.exchange_cycles, chip, recency)
+    waited = p.exchange_cycles
+    if width <= 1 and not looped:
+        waited += machine.parameters.packed_tile_cycles * tile_elements(width)
+    return _streamed(count, bytes_moved, bytes_moved, elements * an_element, waited, chip, recency)
 
 
 def _streamed(

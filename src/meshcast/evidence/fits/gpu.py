@@ -71,7 +71,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("gemm",),
         (
             "tensor_share", "tile_step_cycles", "load_cycles", "prologue_cycles", "tile_cycles", "gemm_stream", "misaligned",
-            "byte_transpose", "byte_direct", "burst_power", "power_window_us",
+            "byte_transpose", "burst_power", "power_window_us",
         ),
     ),
     (("conv",), ("conv_share", "conv_few_channels", "depthwise_instructions")),

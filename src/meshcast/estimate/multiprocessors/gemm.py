@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.gemm import elemental_demand, gemm_product, is_elemental, summed_product, with_unpacking
+from meshcast.estimate.gpu.gemm import (
+    elemental_demand,
+    gemm_product,
+    is_elemental,
+    summed_product,
+    sums_products,
+    with_unpacking,
+)
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.multiprocessors.chip import Chip
@@ -13,7 +20,7 @@ from meshcast.estimate.multiprocessors.products import TileJob, product
 from meshcast.estimate.multiprocessors.reductions import reduction
 from meshcast.estimate.multiprocessors.streaming import loop, transposed
 from meshcast.estimate.rates import matrix_rate
-from meshcast.lower import Kernel, is_summed
+from meshcast.lower import Kernel
 from meshcast.workload import Gemm, element_bytes
 
 
@@ -21,7 +28,7 @@ def gemm(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     """A matrix product with everything XLA launches for it."""
     shape = kernel.geometry
     assert isinstance(shape, Gemm)  # see `GpuSimulated.supports`
-    if is_summed(shape):
+    if sums_products(kernel, shape):
         multiplied, summed = summed_product(kernel, shape, machine)
         last = reduction(summed, chip, machine)
         return last if multiplied is None else loop(multiplied, chip).then(last)

@@ -240,7 +240,8 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
     finding = 0.0 if copied else found_elements(kernel, elements) * index_instructions(kernel.ops)
     waits = 0 if copied else waited_loads(kernel)
     if "tiles" in kernel.flags:
-        finding += issued * (1 / p.tiled_issue - 1) + elements * len(kernel.writes) * p.tiled_found / p.tiled_issue
+        places = elements * len(kernel.writes) * (p.tiled_shifted if _shifted(kernel.shape) else p.tiled_found)
+        finding += issued * (1 / p.tiled_issue - 1) + places / p.tiled_issue
         waits = max(waits, TILED_WAITS * sum(size > SCALARS for size in kernel.operand_bytes))
     if share := summed_share(kernel.ops):
         steps = kernel.vector_flops * share
@@ -263,6 +264,14 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
         pieces=joined_pieces(kernel),
         fetched=kernel.fetched_bytes,
     )
+
+
+def _shifted(shape: tuple[int, ...]) -> bool:
+    """Whether places in a result are found by shifts and masks, a few instructions: all of its sides are powers of two.
+
+    Others take a division by each side (a multiplication, shifts and a difference).
+    """
+    return bool(shape) and all(side & (side - 1) == 0 for side in shape)
 
 
 def waited_loads(kernel: Kernel) -> int:

@@ -37,7 +37,7 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     rate = matrix_rate(kernel, machine.device)
     if not isinstance(shape, Gemm):
         return _unknown(kernel, rate, machine)
-    if is_summed(shape):
+    if sums_products(kernel, shape):
         return _multiply_and_reduce(kernel, shape, machine)
     if shape.groups == 1 and is_elemental(shape):
         return looped(elemental_demand(kernel, shape, machine), machine)
@@ -51,10 +51,19 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))
 
 
+def sums_products(kernel: Kernel, shape: Gemm) -> bool:
+    """Whether a kernel is a product with a vector that is multiplied out and summed (`lower.products.is_summed`).
+
+    What the compiler gave tiles is a product whatever its size: XLA splits long sums of a vector's products along K into a
+    batch of small ones, which it would have summed had they come as such (splitk_rewriter.cc runs behind).
+    """
+    return is_summed(shape) and not kernel.tile
+
+
 def gemm_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | None:
     """The product that `gemm` asks about; None where it has no tiles, or none of this shape."""
     shape = kernel.geometry
-    if not isinstance(shape, Gemm) or is_summed(shape) or (shape.groups == 1 and is_elemental(shape)):
+    if not isinstance(shape, Gemm) or sums_products(kernel, shape) or (shape.groups == 1 and is_elemental(shape)):
         return None
     return _tiled(kernel, shape, matrix_rate(kernel, machine.device), machine)
 

@@ -57,13 +57,28 @@ class GpuParameters:
     )
     reduction_cycles: float = _about("cycles from a reduction's last load to its result", 700.0)
     column_step_cycles: float = _about("one step of a column reduction's loop: a load's latency, in cycles", 150.0)
+    column_load_cycles: float = _about(
+        "a load of such a step from memory that all SMs ask, over those a warp has under way, in cycles", 220.0
+    )
+    column_kept_cycles: float = _about(
+        "a step that writes what it reads, for every part of a sector, where all SMs ask memory, in cycles", 450.0
+    )
+    column_result_cycles: float = _about("a further result's way through shared memory, in cycles", 2000.0)
+    few_turn_cycles: float = _about("a turn of a loop over few columns, in cycles", 45.0)
+    few_kept_cycles: float = _about(
+        "the same where it writes what it reads, and waits for every load, over the elements of a thread, in cycles",
+        360.0,
+    )
     column_rest_cycles: float = _about(
         "a column reduction's last step where it is not a full one, in cycles; from batch norms", 2000.0
     )
     tile_instructions: float = _about("instructions per op of a fusion in Triton's tiles", 5.0)
     tile_moved: float = _about("instructions per element that changes its place inside a tile", 35.0)
     tiled_issue: float = _about("share of the issue rate of fusions that end with transposes through tiles", 0.5)
-    tiled_found: float = _about("instructions by which such a result finds its places", 25.0)
+    tiled_shifted: float = _about(
+        "instructions by which such a result finds its places where sides are powers of two", 6.0
+    )
+    tiled_found: float = _about("instructions by which such a result finds its places elsewhere", 25.0)
     transpose_loss: float = _about("bandwidth lost by tiles through shared memory", 0.1)
     narrow_transpose_loss: float = _about(
         "the same where a tile's rows are half a line, elements of a byte or less", 0.3

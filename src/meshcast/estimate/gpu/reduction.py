@@ -1,8 +1,8 @@
 """Reductions: rows by a block each, columns by steps of 32 rows; fused normalisations.
 
 Rows: memory-bound, `t = launch + bytes / bandwidth`.
-Columns: a block of 32 x 32 threads walks down 32 columns, a load's latency per step, so that narrow arrays are bound by
-`rows / 32 * step` however few bytes they have. A last step of fewer than 32 rows costs every
+Columns: a block of 32 x 32 threads walks down 32 to 128 columns, so many cycles for each load of a step, so that narrow arrays
+are bound by `rows / 32 * loads` however few bytes they have (`column_sums`). A last step of fewer than 32 rows costs every
 wave of blocks about a microsecond (seen on batch norms, whose rows are seldom a multiple of 32; why is a guess: checked
 loads that nothing overlaps). Long ones come as two kernels from the lowering (`lower.reductions`).
 Normalisations (softmax, layer norm): one Triton program per row, bound by its instructions:
@@ -13,11 +13,13 @@ value of what is about to be cast to fp8) is a pass over memory like others.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Literal
 
 from meshcast.base import larger, smaller
 from meshcast.estimate.explanation import Term
+from meshcast.estimate.gpu.column_sums import RESIDENT, TILE, ColumnWalk, column_walk
 from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -25,9 +27,9 @@ from meshcast.estimate.gpu.picks import missed_bytes
 from meshcast.lower import SCANNED, Kernel, scan_levels, short_name
 from meshcast.workload import Reduction, element_bytes
 
-TILE = 32
 NARROW = 128  # elements of rows that cost more than their arithmetic: fewer than four a lane
 F32_BYTES = 4
+KEPT_ALONE = 0.2  # of such a step's cycles, where nothing else asks memory
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
 
@@ -137,13 +139,17 @@ def _issue_terms(kernel: Kernel, issued: float, compute: float, machine: GpuMach
 
 
 def _columns(kernel: Kernel, base: GpuWork, shape: Reduction, reduced: float, machine: GpuMachine) -> GpuWork:
-    """A column reduction: its steps take a load's latency each, in as many waves as its blocks need."""
-    kept = float(math.prod(shape.shape)) / reduced
-    started = math.ceil(kept / TILE)
-    waves = math.ceil(started / (2 * machine.sms))
-    steps = math.ceil(reduced / TILE)
-    latency = steps * machine.parameters.column_step_cycles / machine.clock * waves
-    partial = machine.parameters.column_rest_cycles / machine.clock * waves if steps > 1 and reduced % TILE else 0.0
+    """A column reduction: the loads of its steps wait for each other, in as many waves as its blocks need (`column_sums`)."""
+    p, walk = machine.parameters, column_walk(kernel, shape)
+    waves = larger(1.0, walk.blocks / (walk.resident * machine.sms))
+    missed = base.dram_bytes / max(1.0, kernel.read_bytes + kernel.written_bytes)
+    crowded = missed * smaller(1.0, walk.blocks / machine.sms)
+    each = _step_cycles(walk, crowded, machine, kept=kernel.written_bytes >= math.prod(shape.shape))
+    latency = walk.steps * each / machine.clock * waves
+    checked = walk.form == "columns" and walk.steps > 1 and reduced % TILE > 0
+    rests = larger(1.0, walk.blocks * walk.vector / (RESIDENT * machine.sms)) if checked else 0.0
+    further = waves * (reduced_results(kernel.ops) - 1) if walk.form == "columns" else 0.0
+    partial = (p.column_rest_cycles * rests + p.column_result_cycles * further) / machine.clock
     time = _start(kernel, machine) + partial + machine.overlapped(base.memory, base.compute, latency)
     return GpuWork(
         time=time,
@@ -156,14 +162,42 @@ def _columns(kernel: Kernel, base: GpuWork, shape: Reduction, reduced: float, ma
         terms=(
             *base.terms,
             *machine.named(
-                ("thread blocks", "n", started, ""),
+                ("thread blocks", "n", walk.blocks, ""),
                 ("waves of blocks", "w", waves, ""),
-                ("steps down a column", "s", steps, ""),
-                ("a load's latency per step", "steps = w s l", latency, "s"),
-                ("last step that is not a full one", "rest", partial, "s"),
+                ("steps down a column", "s", walk.steps, ""),
+                ("loads of a step", "q", walk.loads, ""),
+                ("cycles of a step", "l", each, ""),
+                ("latency of all steps", "steps = w s l / f", latency, "s"),
+                ("last steps that are not full ones, and further results", "rest", partial, "s"),
             ),
         ),
     )
+
+
+def _step_cycles(walk: ColumnWalk, crowded: float, machine: GpuMachine, *, kept: bool) -> float:
+    """Cycles of a step of a column reduction.
+
+    Args:
+        walk: How it walks.
+        crowded: The share of what it reads that comes from memory, times that of the SMs that ask for it at the same time.
+        machine: The GPU.
+        kept: Whether it writes what it reduces, element by element.
+    """
+    p = machine.parameters
+    if walk.form != "columns":
+        each = p.few_turn_cycles + crowded * max(0.0, walk.loads * p.column_load_cycles - p.few_turn_cycles)
+        return larger(each, p.few_kept_cycles / walk.vector) if kept and walk.form == "few" else each
+    each = p.column_step_cycles + crowded * max(0.0, walk.loads * p.column_load_cycles - p.column_step_cycles)
+    if not kept:
+        return each
+    shared = crowded * smaller(1.0, larger(0.0, walk.blocks / machine.sms - 1))  # by blocks of one SM
+    return larger(each, walk.stores * (KEPT_ALONE + shared * (1 - KEPT_ALONE)) * p.column_kept_cycles)
+
+
+@functools.lru_cache(maxsize=4096)
+def reduced_results(ops: tuple[str, ...]) -> int:
+    """Reductions of a fusion, at least one."""
+    return max(1, sum(short_name(name) == "reduce" for name in ops))
 
 
 def _normalisation(kernel: Kernel, elements: float, rows: float, machine: GpuMachine) -> GpuWork:

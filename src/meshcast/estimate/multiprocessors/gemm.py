@@ -11,6 +11,7 @@ from meshcast.estimate.gpu.gemm import (
     gemm_product,
     is_elemental,
     summed_product,
+    sums_products,
     turned_in_tiles,
     with_unpacking,
 )
@@ -21,7 +22,7 @@ from meshcast.estimate.multiprocessors.products import TileJob, packed_product
 from meshcast.estimate.multiprocessors.reductions import reduction
 from meshcast.estimate.multiprocessors.streaming import loop, transposed
 from meshcast.estimate.rates import matrix_rate
-from meshcast.lower import Kernel, is_summed
+from meshcast.lower import Kernel
 from meshcast.workload import Gemm, element_bytes
 
 
@@ -29,7 +30,7 @@ def gemm(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
     """A matrix product with everything XLA launches for it."""
     shape = kernel.geometry
     assert isinstance(shape, Gemm)  # see `GpuSimulated.supports`
-    if is_summed(shape):
+    if sums_products(kernel, shape):
         multiplied, summed = summed_product(kernel, shape, machine)
         last = reduction(summed, chip, machine)
         return last if multiplied is None else loop(multiplied, chip).then(last)

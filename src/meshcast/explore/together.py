@@ -30,10 +30,11 @@ from meshcast.base import (
 )
 from meshcast.explore.evaluating import cluster_of, evaluate, options_key, options_of, outcome_of, resolved
 from meshcast.explore.point import Outcome, Point
-from meshcast.hardware import Cluster, hardware_at, several
+from meshcast.hardware import Cluster, alike_in_kind, hardware_at, several
 from meshcast.jobs import Job, PipelineJob, ProgramJob, answered
 
 FEWEST = 4  # points that are worth it
+FEW = f"fewer than {FEWEST} points beside it have hardware of its kind"
 # What says that points cannot be asked at once: they differ in more than numbers, a number is read otherwise than by arithmetic,
 # a quotient has no value at some, or one of them cannot be answered at all (each is asked again, and told its own error).
 ONE_BY_ONE = (NotAlikeError, OneByOneError, FloatingPointError, MeshcastError)
@@ -53,7 +54,23 @@ def evaluate_many(points: Sequence[Point]) -> list[Outcome]:
 
 
 def _together(points: Sequence[Point]) -> list[Outcome]:
-    """The outcomes of points of which hardware alone differs; those of which that cannot be asked together say why."""
+    """The outcomes of points of which hardware alone differs; those of which that cannot be asked together say why.
+
+    Hardware of several kinds (nodes of other sizes, other topologies) makes several sets of points.
+    """
+    try:
+        kinds = alike_in_kind([cluster_of(options_of(point.asked)) for point in points])
+    except MeshcastError:  # some have no hardware, and are told so one by one
+        kinds = [list(range(len(points)))]
+    found: dict[int, Outcome] = {}
+    for places in kinds:
+        asked = [points[place] for place in places]
+        many = len(asked) >= FEWEST or len(kinds) == 1
+        found |= zip(places, _of_one_kind(asked) if many else _each_alone(asked, FEW), strict=True)
+    return [found[place] for place in range(len(points))]
+
+
+def _of_one_kind(points: Sequence[Point]) -> list[Outcome]:
     started = time.perf_counter()
     try:
         found = _at_once(points)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from meshcast.base import OneByOneError, PartedError, merged
 from meshcast.estimate.estimator import Estimates, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.gpu.attention import attention
@@ -81,6 +82,16 @@ class GpuAnalytical:
         return self._work(kernel, self._machine(device))
 
     def _work(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
+        devices = devices_of(machine.device)
+        if devices is None:
+            return self._work_of_one(kernel, machine)
+        try:
+            return self._work_of_one(kernel, machine)
+        except (OneByOneError, PartedError):  # a number is rounded, or decides which way: this kernel on each device
+            each = {one: self._work_of_one(kernel, self._machine(one)) for one in dict.fromkeys(devices)}
+            return merged([each[one] for one in devices])
+
+    def _work_of_one(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
         if is_empty(kernel):
             terms = machine.named(("launch", "launch", machine.launch, "s"))
             return GpuWork(time=machine.launch, formula="t = launch", terms=terms)

@@ -177,6 +177,21 @@ def test_kernels_are_estimated_on_all_devices_at_once(keys: list[str], monkeypat
     assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]
 
 
+@pytest.mark.parametrize("plan", PLANS[:2])
+def test_many_numbers_of_cores(plan: str) -> None:
+    """More points than are looked at together, some with as many cores as others."""
+    forgotten()
+    draw = random.Random(plan)
+    points = [
+        asked(plan, {"compute.cores": f"{40 + step // 2} SM", **drawn(draw, ["matrix.bf16"])}) for step in range(80)
+    ]
+    found = evaluate_many(points)
+    assert not any(outcome.alone for outcome in found)
+    forgotten()
+    for place in draw.sample(range(80), 12):
+        assert told(found[place]) == told(evaluate(points[place])), points[place].asked["on"]
+
+
 def test_what_fits_and_what_does_not_are_told_apart() -> None:
     """llama3-tiny holds megabytes: of capacities around that some points run, and the others say what they lack."""
     forgotten()

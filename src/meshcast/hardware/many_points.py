@@ -60,11 +60,15 @@ def devices_of(device: Device) -> tuple[Device, ...] | None:
     return found[1] if found is not None else None
 
 
+def device_at(device: Device, places: npt.NDArray[np.int64]) -> Device:
+    """The device of some of the points of one that stands for all; one device where theirs is the same."""
+    whole = devices_of(device)
+    return _standing_for(tuple(whole[place] for place in places.tolist())) if whole is not None else device
+
+
 def hardware_at(cluster: Cluster, places: npt.NDArray[np.int64]) -> Cluster:
     """The hardware of some of the points of a cluster that stands for all."""
-    whole, device = devices_of(cluster.device), cluster.device
-    if whole is not None:
-        device = _standing_for(tuple(whole[place] for place in places.tolist()))
+    device = device_at(cluster.device, places)
 
     def here(column: NumberColumn) -> object:
         values = column.values[places]

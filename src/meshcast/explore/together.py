@@ -34,7 +34,6 @@ from meshcast.hardware import Cluster, alike_in_kind, hardware_at, several
 from meshcast.jobs import Job, PipelineJob, ProgramJob, answered
 
 FEWEST = 4  # points that are worth it
-FEW = f"fewer than {FEWEST} points beside it have hardware of its kind"
 # What says that points cannot be asked at once: they differ in more than numbers, a number is read otherwise than by arithmetic,
 # a quotient has no value at some, or one of them cannot be answered at all (each is asked again, and told its own error).
 ONE_BY_ONE = (NotAlikeError, OneByOneError, FloatingPointError, MeshcastError)
@@ -65,8 +64,7 @@ def _together(points: Sequence[Point]) -> list[Outcome]:
     found: dict[int, Outcome] = {}
     for places in kinds:
         asked = [points[place] for place in places]
-        many = len(asked) >= FEWEST or len(kinds) == 1
-        found |= zip(places, _of_one_kind(asked) if many else _each_alone(asked, FEW), strict=True)
+        found |= zip(places, _of_one_kind(asked) if len(asked) >= FEWEST else map(evaluate, asked), strict=True)
     return [found[place] for place in range(len(points))]
 
 

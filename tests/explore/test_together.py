@@ -180,18 +180,18 @@ def test_kernels_are_estimated_on_all_devices_at_once(keys: list[str], monkeypat
     assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]
 
 
-@pytest.mark.parametrize("plan", PLANS[:2])
-def test_many_numbers_of_cores(plan: str) -> None:
-    """More points than are looked at together, some with as many cores as others."""
+@pytest.mark.parametrize(
+    ("plan", "alike", "keys"), [(PLANS[0], 2, ["matrix.bf16"]), (PLANS[1], 2, []), (PLANS[0], 40, [])]
+)
+def test_many_numbers_of_cores(plan: str, alike: int, keys: list[str]) -> None:
+    """More points than are looked at together, some with as many cores as others, up to all of those that are."""
     forgotten()
     draw = random.Random(plan)
-    points = [
-        asked(plan, {"compute.cores": f"{40 + step // 2} SM", **drawn(draw, ["matrix.bf16"])}) for step in range(80)
-    ]
+    points = [asked(plan, {"compute.cores": f"{40 + step // alike} SM", **drawn(draw, keys)}) for step in range(79)]
     found = evaluate_many(points)
     assert not any(outcome.alone for outcome in found)
     forgotten()
-    for place in draw.sample(range(80), 12):
+    for place in draw.sample(range(79), 12):
         assert told(found[place]) == told(evaluate(points[place])), points[place].asked["on"]
 
 

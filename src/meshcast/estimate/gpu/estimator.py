@@ -42,6 +42,7 @@ _MODELS: dict[KernelKind, KindModel[GpuMachine, GpuWork]] = {
     KernelKind.OTHER: KindModel(work=other),
     KernelKind.CUSTOM: KindModel(work=declared),
 }
+_EXPLAINED = frozenset({"formula", "terms"})  # of a work: words, which nobody asks of several devices
 # What kernels with tiles ask for, to time them together.
 _PRODUCTS = {KernelKind.GEMM: gemm_product, KernelKind.CONVOLUTION: convolution_product}
 
@@ -89,7 +90,7 @@ class GpuAnalytical:
             return self._work_of_one(kernel, machine)
         except (OneByOneError, PartedError):  # a number is rounded, or decides which way: this kernel on each device
             each = {one: self._work_of_one(kernel, self._machine(one)) for one in dict.fromkeys(devices)}
-            return merged([each[one] for one in devices])
+            return merged([each[one] for one in devices], _EXPLAINED.__contains__)
 
     def _work_of_one(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
         if is_empty(kernel):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def _at_points(products: Sequence[TiledProduct], machine: GpuMachine, points: in
     for places, part in blocks:
         here = [of_points(each, places) for each in products]
         if part.points is None:
-            found.append(_Tiled(here, part).fastest())
+            found.append([replace(work, formula="", terms=()) for work in _Tiled(here, part).fastest()])
         else:
             found.append(_at_points(here, part, part.points))
     places = [places for places, _ in blocks]

@@ -40,6 +40,13 @@ AXES = (
     ("nvlink.link_bandwidth", 20, "GB/s"),
     ("infiniband.link_bandwidth", 40, "GB/s"),
 )
+OTHERS = (
+    ("compute.cores", 60, " SM"),
+    ("compute.clock", 1200, "MHz"),
+    ("nvlink.latency", 1, "us"),
+    ("infiniband.latency", 3, "us"),
+)
+NODES = ("8", "16")  # devices of a node
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -119,18 +126,25 @@ def hardware(side: int, only: str | None) -> None:
     for model, plan, settings in GRIDS:
         if only not in (None, model):
             continue
-        for names in (AXES[2:], AXES[1:2], AXES[:1], AXES[:2], AXES):
+        asked = {"on": "dgx-h100", "plan": plan, "settings": settings, "fidelity": "analytical"}
+        grids = (AXES[2:], AXES[1:2], AXES[:1], AXES[:2], AXES, *([each] for each in OTHERS), (OTHERS[0], AXES[0]))
+        for names in grids:
             count = side if len(names) > 1 else 2 * side * side
-            axes = tuple(
-                SpaceAxis(
-                    name=f"{HARDWARE}{key}",
-                    values=tuple(f"{first * (1 + 0.5 * at / count):.3f}{unit}" for at in range(count)),
-                )
-                for key, first, unit in names
-            )
-            asked = {"on": "dgx-h100", "plan": plan, "settings": settings, "fidelity": "analytical"}
-            told = " x ".join(key.split(".")[0] for key, _, _ in names)
-            swept(f"{model} {plan}, {told}", Space(model=model, asked=asked, axes=axes))
+            axes = [axis(*each, count) for each in names]
+            told = [key.removesuffix(".link_bandwidth").removesuffix(".bandwidth") for key, _, _ in names]
+            if names[0] is OTHERS[0] and len(names) > 1:
+                axes.insert(0, SpaceAxis(name=f"{HARDWARE}nvlink.size", values=NODES))
+                told.insert(0, "nvlink.size")
+            swept(f"{model} {plan}, {' x '.join(told)}", Space(model=model, asked=asked, axes=tuple(axes)))
+
+
+def axis(key: str, first: float, unit: str, count: int) -> SpaceAxis:
+    """So many values of a number, up to half as much again; of cores whole ones, one after the other."""
+    if "cores" in key:
+        values = tuple(f"{first + at}{unit}" for at in range(count))
+    else:
+        values = tuple(f"{first * (1 + 0.5 * at / count):.4f}{unit}" for at in range(count))
+    return SpaceAxis(name=f"{HARDWARE}{key}", values=values)
 
 
 def programs(count: int) -> None:

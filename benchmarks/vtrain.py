@@ -2,7 +2,7 @@
 shipped.
 
     python benchmarks/vtrain.py ground_truth_multi.csv ground_truth_single.csv [--only 18.4] [--every 6] [--jobs 2] [--rows]
-        [--kept FILE.jsonl] [--most 200]
+        [--kept FILE.jsonl] [--most 200] [--stack megatron-2022]
 
 `--kept` notes every prediction as it comes, so that a long run goes on where it was ended; `--most` ends it after so many.
 
@@ -68,11 +68,11 @@ def plan_of(row: Row) -> str:
     return ",".join(f"{key}={value}" for key, value in keys.items())
 
 
-def point_of(number: int, row: Row) -> Point:
+def point_of(number: int, row: Row, stack: str) -> Point:
     """A run as a point: a GPT of its sizes under its plan."""
     sizes = {name: row[column] for name, column in COLUMNS.items()}
     asked = {
-        "on": ON, "plan": plan_of(row), "devices": int(row["# GPUs"]), "fidelity": "analytical", "stack": "megatron-2022",
+        "on": ON, "plan": plan_of(row), "devices": int(row["# GPUs"]), "fidelity": "analytical", "stack": stack,
         "settings": {**sizes, "vocab": "51200", "positions": sizes["seq"]},
     }  # fmt: skip
     return Point(number=number, target="gpt3-175b", asked=asked)
@@ -112,14 +112,16 @@ def class_of(row: Row) -> str:
     return f"{row['hidden size']} wide on {row['# GPUs']} GPUs"
 
 
-def work_of(number: int, row: Row) -> SearchWork:
+def work_of(number: int, row: Row, stack: str) -> SearchWork:
     """A run as a work of the family that has its programs."""
-    point = point_of(number, row)
+    point = point_of(number, row, stack)
     settings = json.dumps(point.asked["settings"])  # programs of other sizes are other ones
     return SearchWork(kind="point", point=point, family=settings + family_of("", parsed_plan(plan_of(row)), {}))
 
 
-def predictions(rows: list[Row], kept: Path | None, most: int | None, jobs: int) -> Iterator[tuple[Row, Outcome]]:
+def predictions(
+    rows: list[Row], kept: Path | None, most: int | None, jobs: int, stack: str
+) -> Iterator[tuple[Row, Outcome]]:
     """The outcome of each row, those that are kept first; the others are kept as they come."""
     earlier: dict[str, Outcome] = {}
     if kept is not None and kept.exists():
@@ -129,10 +131,10 @@ def predictions(rows: list[Row], kept: Path | None, most: int | None, jobs: int)
     names = [json.dumps(row) for row in rows]
     yield from ((row, earlier[name]) for row, name in zip(rows, names, strict=True) if name in earlier)
     open_rows = sorted(
-        (n for n, name in enumerate(names) if name not in earlier), key=lambda n: work_of(n, rows[n]).family
+        (n for n, name in enumerate(names) if name not in earlier), key=lambda n: work_of(n, rows[n], stack).family
     )
     engine = engine_named("processes", workers=jobs)
-    works = [work_of(n, rows[n]) for n in itertools.islice(open_rows, most)]
+    works = [work_of(n, rows[n], stack) for n in itertools.islice(open_rows, most)]
     try:
         for number, outcome in engine.answers(works):
             assert isinstance(outcome, Outcome)
@@ -166,11 +168,13 @@ def main() -> None:
     parser.add_argument("--rows", action="store_true", help="every run of each group too")
     parser.add_argument("--kept", type=Path, help="where predictions are noted as they come, and taken from")
     parser.add_argument("--most", type=int, help="new predictions at the most")
+    parser.add_argument("--stack", default="megatron-2022", help="the software, or a file of it")
     asked = parser.parse_args()
     groups: defaultdict[str, list[Run]] = defaultdict(list)
     classes: dict[str, str] = {}
     failed: defaultdict[str, int] = defaultdict(int)
-    for row, outcome in predictions(read(asked.files, asked.only, asked.every), asked.kept, asked.most, asked.jobs):
+    rows = read(asked.files, asked.only, asked.every)
+    for row, outcome in predictions(rows, asked.kept, asked.most, asked.jobs, asked.stack):
         if outcome.step_time_s is None:
             failed[class_of(row)] += 1
             continue

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from meshcast.base import (
+    NotAlikeError,
     NumberColumn,
     OneByOneError,
     PartedError,
@@ -27,6 +28,7 @@ from meshcast.base import (
     rows_of,
     smaller,
     stacked,
+    structure,
     whole_part,
 )
 
@@ -59,14 +61,14 @@ def test_a_decision_is_the_same_at_all_points_or_parts_them() -> None:
 
 def test_what_is_no_operation_fails() -> None:
     numbers = column(1.0, 2.0)
-    for ask in (float, str, int, round, repr, "{:.2f}".format, np.sqrt, lambda given: np.array([given], dtype=float)):
+    for ask in (float, str, int, repr, "{:.2f}".format, np.sqrt, lambda given: np.array([given], dtype=float)):
         with pytest.raises((TypeError, AttributeError)):
             ask(numbers)
     assert hash(numbers) != hash(column(1.0, 2.0)), "nothing is found again by equal values"
 
 
 def test_what_is_asked_of_one_point_alone_says_so() -> None:
-    for ask in (float, str, int, round, math.ceil, "{:.2f}".format):
+    for ask in (float, str, int, math.trunc, lambda given: round(given, 1), "{:.2f}".format):
         with pytest.raises(OneByOneError):
             ask(column(1.0, 2.0))
 
@@ -74,6 +76,35 @@ def test_what_is_asked_of_one_point_alone_says_so() -> None:
 def test_whole_numbers_of_each_point() -> None:
     assert whole_part(2.9) == 2
     assert raw(whole_part(column(1.2, 2.9))).tolist() == [1.0, 2.0]
+    given = (-1.5, 0.5, 2.0, 2.5, 7.3)
+    for ask in (math.ceil, math.floor, round):
+        assert raw(ask(column(*given))).tolist() == [float(ask(number)) for number in given]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Something with a whole number that is counted with, one that is not, and a float."""
+
+    cores: int
+    size: int
+    rate: float
+
+
+def test_whole_numbers_stand_in_columns_where_that_is_asked_for() -> None:
+    def counted(name: str) -> bool:
+        return name == "cores"
+
+    things = [Counted(4, 8, 1.0), Counted(6, 8, 1.0)]
+    found = merged(things, whole=counted)
+    assert raw(found.cores).tolist() == [4.0, 6.0]
+    assert (found.size, found.rate) == (8, 1.0)
+    assert merged([things[0], Counted(4, 8, 1.0)], whole=counted).cores == 4
+    with pytest.raises(NotAlikeError):
+        merged(things)
+    others = [*things, Counted(4, 16, 1.0), Counted(9, 16, 2.0)]
+    kinds = [structure(each, whole=counted) for each in others]
+    assert kinds[0] == kinds[1] != kinds[2] == kinds[3]
+    assert len({structure(each) for each in others}) == 4
 
 
 def test_powers_are_those_of_floats_and_rows_have_a_place_for_each_point() -> None:

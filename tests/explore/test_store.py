@@ -41,15 +41,38 @@ def test_finished_points_are_there_again(tmp_path: Path) -> None:
     assert [point.number for point, _ in ordered(tmp_path / "run")] == [0, 1, 2]
 
 
-def test_a_line_that_was_cut_off_is_passed_over_and_the_next_one_is_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", ['{"point": {"numb', "x" * 200_000])
+def test_a_line_that_was_cut_off_is_taken_away_and_the_next_one_is_whole(tmp_path: Path, cut: str) -> None:
     store = _opened(tmp_path / "run")
     points = list(SPACE.points())
     store.keep(points[0], _outcome(1.0))
-    with (tmp_path / "run" / POINTS).open("a") as file:
-        file.write('{"point": {"numb')
+    file = tmp_path / "run" / POINTS
+    with file.open("a") as open_file:
+        open_file.write(cut)
+    again = _opened(tmp_path / "run", resume=True)
+    assert again.kept() == {0: _outcome(1.0)}
+    again.keep(points[1], _outcome(2.0))
+    assert again.kept() == {0: _outcome(1.0), 1: _outcome(2.0)}
+    assert [json.loads(line)["point"]["number"] for line in file.read_text().splitlines()] == [0, 1]
+
+
+def test_a_whole_line_without_its_end_stays(tmp_path: Path) -> None:
+    store = _opened(tmp_path / "run")
+    points = list(SPACE.points())
+    store.keep(points[0], _outcome(1.0))
+    file = tmp_path / "run" / POINTS
+    file.write_text(file.read_text().rstrip("\n"))
     again = _opened(tmp_path / "run", resume=True)
     again.keep(points[1], _outcome(2.0))
     assert again.kept() == {0: _outcome(1.0), 1: _outcome(2.0)}
+    assert len(file.read_text().splitlines()) == 2
+
+
+def test_a_folder_whose_only_line_was_cut_off_begins_again(tmp_path: Path) -> None:
+    store = _opened(tmp_path / "run")
+    (tmp_path / "run" / POINTS).write_text('{"po')
+    store.keep(next(SPACE.points()), _outcome(1.0))
+    assert _opened(tmp_path / "run", resume=True).kept() == {0: _outcome(1.0)}
 
 
 def test_a_point_that_was_done_twice_counts_once_as_it_was_last(tmp_path: Path) -> None:

@@ -26,12 +26,20 @@ RANGES = {
     "nvlink.link_bandwidth": (3.0, 90.0, "GB/s"),
     "infiniband.link_bandwidth": (20.0, 60.0, "GB/s"),
     "infiniband.latency": (2.0, 9.0, "us"),
+    "nvlink.latency": (0.5, 9.0, "us"),
+    "compute.cores": (40, 260, " SM"),
+    "communication.cores": (4, 40, " SM"),
 }
 
 
 def drawn(draw: random.Random, keys: list[str]) -> dict[str, str]:
-    """Some numbers of hardware, by lot."""
-    return {key: f"{draw.uniform(*RANGES[key][:2]):.4f}{RANGES[key][2]}" for key in keys}
+    """Some numbers of hardware, by lot; whole ones where cores are counted."""
+    found: dict[str, str] = {}
+    for key in keys:
+        low, high, unit = RANGES[key]
+        number = str(draw.randint(int(low), int(high))) if "cores" in key else f"{draw.uniform(low, high):.4f}"
+        found[key] = number + unit
+    return found
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -100,13 +108,30 @@ def tallied(points: list[Point]) -> Tally:
     return tally
 
 
-def test_points_that_cannot_be_asked_at_once_say_why_and_are_counted() -> None:
-    sizes = [asked(PLANS[0], {"memory.bandwidth": f"{3000 + step}GB/s"}) for step in range(3)]
-    other = [asked(PLANS[0], {"nvlink.size": text}) for text in ("4", "8")]  # whole numbers have no columns
-    tally = tallied([*sizes, *other])
-    assert sum(tally.alone.values()) == 5
-    assert not any(why.startswith("bug") for why in tally.alone)
-    assert tallied(sizes).alone == {}, "too few to be worth it is no reason to tell of"
+def test_points_that_cannot_be_asked_at_once_say_why_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [asked(PLANS[0], {"memory.bandwidth": f"{3000 + step}GB/s"}) for step in range(4)]
+    other = [asked(PLANS[0], {"nvlink.size": text}) for text in ("4", "2")]  # nodes of another kind
+    assert tallied([*some, *other]).alone == {}, "too few to be worth it is no reason to tell of"
+
+    def refused(*_: object) -> None:
+        raise OneByOneError("rounded")
+
+    monkeypatch.setattr(together, "several", refused)
+    assert tallied([*some, *other]).alone == {"rounded": 4}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_nodes_of_several_sizes_are_sets_of_their_own(plan: str) -> None:
+    draw = random.Random(plan)
+    forgotten()
+    points = [
+        asked(plan, drawn(draw, ["memory.bandwidth", "compute.cores"]) | {"nvlink.size": draw.choice("48")})
+        for _ in range(16)
+    ]
+    found = evaluate_many(points)
+    assert not any(outcome.alone for outcome in found)
+    forgotten()
+    assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +160,8 @@ def test_a_way_that_fails_is_told_and_points_are_answered(
         ["memory.bandwidth", "nvlink.link_bandwidth"],
         ["matrix.bf16"],
         ["cache.capacity", "memory.capacity"],
+        ["compute.cores"],
+        ["compute.cores", "communication.cores", "memory.bandwidth"],
     ],
 )
 def test_kernels_are_estimated_on_all_devices_at_once(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +178,21 @@ def test_kernels_are_estimated_on_all_devices_at_once(keys: list[str], monkeypat
     assert not any(outcome.alone for outcome in found)
     forgotten()
     assert [told(outcome) for outcome in found] == [told(evaluate(point)) for point in points]
+
+
+@pytest.mark.parametrize(
+    ("plan", "alike", "keys"), [(PLANS[0], 2, ["matrix.bf16"]), (PLANS[1], 2, []), (PLANS[0], 40, [])]
+)
+def test_many_numbers_of_cores(plan: str, alike: int, keys: list[str]) -> None:
+    """More points than are looked at together, some with as many cores as others, up to all of those that are."""
+    forgotten()
+    draw = random.Random(plan)
+    points = [asked(plan, {"compute.cores": f"{40 + step // alike} SM", **drawn(draw, keys)}) for step in range(79)]
+    found = evaluate_many(points)
+    assert not any(outcome.alone for outcome in found)
+    forgotten()
+    for place in draw.sample(range(79), 12):
+        assert told(found[place]) == told(evaluate(points[place])), points[place].asked["on"]
 
 
 def test_what_fits_and_what_does_not_are_told_apart() -> None:

@@ -36,6 +36,7 @@ from meshcast.base.column import raw as raw
 from meshcast.base.column import rows_of as rows_of
 from meshcast.base.column import smaller as smaller
 from meshcast.base.column import stacked as stacked
+from meshcast.base.column import structure as structure
 from meshcast.base.column import whole_part as whole_part
 from meshcast.base.display import Rows as Rows
 from meshcast.base.display import markdown_of as markdown_of

@@ -2,16 +2,16 @@
 
 Points of a sweep differ in a few numbers of their hardware, and nearly all that is done with these is sums, products and maxima.
 Such a column stands where a float stood and does each operation for all points at once, as NumPy does it: IEEE's sums, products
-and quotients are the same ones, to the last bit, one by one or in an array. What is no such operation says so: a column has no
-text, no hash by value and is no float, so that whoever would round, print or look it up by its value fails (`OneByOneError`), and
-is asked point by point instead. Where a comparison does not come out alike at all points the way parts (`PartedError`): whoever
-began goes on with those of one answer, and then with the others.
+and quotients are the same ones, to the last bit, one by one or in an array, and so are the whole numbers next to one. What is no
+such operation says so: a column has no text, no hash by value and is no float, so that whoever would print it, index with it or
+look it up by its value fails (`OneByOneError`), and is asked point by point instead. Where a comparison does not come out alike
+at all points the way parts (`PartedError`): whoever began goes on with those of one answer, and then with the others.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -138,10 +138,24 @@ class NumberColumn(Standing):
     def __float__(self) -> float:
         raise OneByOneError("the numbers of several points are no one number")
 
-    def _rounded(self, *_: Any) -> int:
-        raise OneByOneError("the numbers of several points are not rounded")
+    def __ceil__(self) -> NumberColumn:
+        """The next whole number at each point, as `math.ceil` has it of one."""
+        return NumberColumn(np.ceil(self.values))
 
-    __int__ = __index__ = __round__ = __ceil__ = __floor__ = __trunc__ = _rounded
+    def __floor__(self) -> NumberColumn:
+        """The whole number below at each point, as `math.floor` has it of one."""
+        return NumberColumn(np.floor(self.values))
+
+    def __round__(self, digits: int | None = None) -> NumberColumn:
+        """The nearest whole number at each point, the even one of two, as `round` has it of one."""
+        if digits is not None:
+            raise OneByOneError("the numbers of several points are not rounded to digits")
+        return NumberColumn(np.rint(self.values))
+
+    def _cut(self) -> int:
+        raise OneByOneError("the numbers of several points are no one whole number")
+
+    __int__ = __index__ = __trunc__ = _cut
 
     def chosen(self, left: Any, sign: Sign, right: Any) -> NumberColumn:
         """The larger or the smaller one at each point."""
@@ -303,22 +317,46 @@ def joined(things: Sequence[T], places: Sequence[npt.NDArray[np.int64]]) -> T:
     return found
 
 
-def merged(things: Sequence[T], alike: Callable[[str], bool] = lambda name: False) -> T:
+def _none(_: str) -> bool:
+    return False
+
+
+def merged(things: Sequence[T], alike: Callable[[str], bool] = _none, whole: Callable[[str], bool] = _none) -> T:
     """One object of the objects of some points, a column wherever a float is not the same in all.
 
     Args:
         things: One of each point.
         alike: Of which fields of dataclasses the first one's stands for all, whatever theirs is.
+        whole: Which fields of dataclasses are whole numbers that may differ, too: whoever reads them counts with them alone.
 
     Raises:
-        NotAlikeError: They differ in something else than floats.
+        NotAlikeError: They differ in something else than these and floats.
     """
-    found: T = _joined(things, column_of, alike)
+    found: T = _joined(things, column_of, alike, whole)
     return found
 
 
+def structure(thing: Any, alike: Callable[[str], bool] = _none, whole: Callable[[str], bool] = _none) -> Hashable:
+    """What of an object `merged` wants to be the same at all points: everything but its floats; equal ones go together."""
+    if isinstance(thing, float | NumberColumn):
+        return float
+    if is_dataclass(thing) and not isinstance(thing, type):
+        kept = [each.name for each in fields(thing) if each.init and not alike(each.name)]
+        return type(thing), tuple(
+            float if whole(name) else structure(getattr(thing, name), alike, whole) for name in kept
+        )
+    if isinstance(thing, tuple):
+        return tuple(structure(each, alike, whole) for each in thing)
+    if isinstance(thing, Mapping):
+        return frozenset((key, structure(value, alike, whole)) for key, value in thing.items())
+    return thing if isinstance(thing, Hashable) else id(thing)
+
+
 def _joined(
-    things: Sequence[Any], filled: Callable[[Sequence[Any]], Any], alike: Callable[[str], bool] = lambda name: False
+    things: Sequence[Any],
+    filled: Callable[[Sequence[Any]], Any],
+    alike: Callable[[str], bool] = _none,
+    whole: Callable[[str], bool] = _none,
 ) -> Any:
     first = things[0]
     if all(thing is first for thing in things):
@@ -337,19 +375,20 @@ def _joined(
         for each in fields(first):
             values = [getattr(thing, each.name) for thing in things]
             if each.init and not alike(each.name):
-                new = _joined(values, filled, alike)
+                counted = whole(each.name) and any(value != values[0] for value in values)
+                new = filled(values) if counted else _joined(values, filled, alike, whole)
                 if new is not values[0]:
                     changed[each.name] = new
         return replace(first, **changed) if changed else first  # type: ignore[type-var]
     if isinstance(first, tuple):
         if any(len(thing) != len(first) for thing in things):
             raise NotAlikeError("more parts at some points")
-        parts = tuple(_joined(values, filled, alike) for values in zip(*things, strict=True))
+        parts = tuple(_joined(values, filled, alike, whole) for values in zip(*things, strict=True))
         return first if all(new is old for new, old in zip(parts, first, strict=True)) else parts
     if isinstance(first, Mapping):
         if any(thing.keys() != first.keys() for thing in things):
             raise NotAlikeError("other keys at some points")
-        table = {key: _joined([thing[key] for thing in things], filled, alike) for key in first}
+        table = {key: _joined([thing[key] for thing in things], filled, alike, whole) for key in first}
         return first if all(table[key] is first[key] for key in first) else table
     if any(thing != first for thing in things):
         raise NotAlikeError(f"{type(first).__name__} is not the same at all points")

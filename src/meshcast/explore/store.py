@@ -8,7 +8,7 @@ plot.svg          a picture of the points that are held (`explore/plot.py`)
 environment.json  versions, machine, command line, and the hash of the space that the points belong to
 
 Lines are written whole, one by one: whatever ends a run leaves all points that were finished. A line that is cut off, as a
-full disk leaves it, is passed over. DuckDB and pandas read both tables of points.
+full disk leaves it, is passed over, and taken away by the run that goes on. DuckDB and pandas read both tables of points.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from meshcast.hardware import swept_numbers
 TABLE, SPACE, SUMMARY, ENVIRONMENT = "points.parquet", "space.toml", "summary.json", "environment.json"
 ANOTHER = "name another folder: -o DIR"
 ROWS = 20_000  # of a table that are held at once
+TAIL = 2**16  # bytes in which the end of the last whole line is looked for: lines are a kilobyte or two
 _TOLD = ("jax", "jaxlib", "numpy", "pyarrow", "ray", "optuna")
 
 
@@ -95,13 +96,25 @@ class RunStore:
             file.write(line)
 
     def _mend(self) -> None:
-        """Ends a line that an earlier run was cut off in."""
+        """Takes away a line that an earlier run was cut off in: others could not read the table. One that is whole is ended."""
         points = self.path / POINTS
-        if points.exists() and points.stat().st_size:
-            with points.open("rb+") as file:
-                file.seek(-1, 2)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
+        if not points.exists():
+            return
+        with points.open("rb+") as file:
+            begin = size = file.seek(0, 2)
+            tail = b""
+            while begin and b"\n" not in tail:
+                begin = max(0, begin - TAIL)
+                file.seek(begin)
+                tail = file.read(size - begin)
+            last = tail.rpartition(b"\n")[2]
+            try:
+                json.loads(last)
+            except ValueError:
+                file.truncate(size - len(last))
+            else:
+                file.seek(size)
+                file.write(b"\n")
 
     def kept(self) -> KeptOutcomes:
         """Outcomes of an earlier run by the numbers of their points; what failed by a bug is asked again."""

@@ -30,7 +30,7 @@ from meshcast.base import (
 )
 from meshcast.explore.evaluating import cluster_of, evaluate, options_key, options_of, outcome_of, resolved
 from meshcast.explore.point import Outcome, Point
-from meshcast.hardware import Cluster, hardware_at, several
+from meshcast.hardware import Cluster, alike_in_kind, hardware_at, several
 from meshcast.jobs import Job, PipelineJob, ProgramJob, answered
 
 FEWEST = 4  # points that are worth it
@@ -53,7 +53,22 @@ def evaluate_many(points: Sequence[Point]) -> list[Outcome]:
 
 
 def _together(points: Sequence[Point]) -> list[Outcome]:
-    """The outcomes of points of which hardware alone differs; those of which that cannot be asked together say why."""
+    """The outcomes of points of which hardware alone differs; those of which that cannot be asked together say why.
+
+    Hardware of several kinds (nodes of other sizes, other topologies) makes several sets of points.
+    """
+    try:
+        kinds = alike_in_kind([cluster_of(options_of(point.asked)) for point in points])
+    except MeshcastError:  # some have no hardware, and are told so one by one
+        kinds = [list(range(len(points)))]
+    found: dict[int, Outcome] = {}
+    for places in kinds:
+        asked = [points[place] for place in places]
+        found |= zip(places, _of_one_kind(asked) if len(asked) >= FEWEST else map(evaluate, asked), strict=True)
+    return [found[place] for place in range(len(points))]
+
+
+def _of_one_kind(points: Sequence[Point]) -> list[Outcome]:
     started = time.perf_counter()
     try:
         found = _at_once(points)

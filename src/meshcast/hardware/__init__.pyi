@@ -43,6 +43,8 @@ from meshcast.hardware.link import TEXTBOOK as TEXTBOOK
 from meshcast.hardware.link import Library as Library
 from meshcast.hardware.link import LinkProtocol as LinkProtocol
 from meshcast.hardware.link import LinkTechnology as LinkTechnology
+from meshcast.hardware.many_points import alike_in_kind as alike_in_kind
+from meshcast.hardware.many_points import device_at as device_at
 from meshcast.hardware.many_points import devices_of as devices_of
 from meshcast.hardware.many_points import hardware_at as hardware_at
 from meshcast.hardware.many_points import points_of as points_of

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import NumberColumn, mapped, merged
+from meshcast.base import NumberColumn, mapped, merged, structure
 from meshcast.hardware.cluster import Cluster, NetworkLevel
 from meshcast.hardware.device import Device
 
@@ -18,6 +18,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 # What says which hardware it is, and nothing of how fast: it is that of the first point.
 _TOLD = frozenset({"name", "title", "facts", "sources", "notes", "checked", "bases", "aliases"})
+# Whole numbers of a device that are counted with and nothing else: how many cores there are, and how many collectives hold.
+_COUNTED = frozenset({"cores", "in_network_cores"})
 MOST = 256
 _LEVELS: OrderedDict[int, tuple[NetworkLevel, int]] = OrderedDict()  # those with columns, and of how many points
 _DEVICES: OrderedDict[int, tuple[Device, tuple[Device, ...]]] = OrderedDict()  # by what stands for all, which it holds
@@ -36,8 +38,17 @@ def several(clusters: Sequence[Cluster]) -> Cluster:
     return found
 
 
+def alike_in_kind(clusters: Sequence[Cluster]) -> list[list[int]]:
+    """The places of clusters that `several` puts into one: those that differ in numbers alone, whole ones but for some aside."""
+    groups: dict[Hashable, list[int]] = {}
+    for place, cluster in enumerate(clusters):
+        plain = replace(cluster, facts={}, sources={})
+        groups.setdefault(structure(plain, _TOLD.__contains__, _COUNTED.__contains__), []).append(place)
+    return list(groups.values())
+
+
 def _standing_for(devices: tuple[Device, ...]) -> Device:
-    device = merged(devices, _TOLD.__contains__)
+    device = merged(devices, _TOLD.__contains__, _COUNTED.__contains__)
     if device is not devices[0]:
         _noted(_DEVICES, device, devices)
     return device
@@ -49,11 +60,15 @@ def devices_of(device: Device) -> tuple[Device, ...] | None:
     return found[1] if found is not None else None
 
 
+def device_at(device: Device, places: npt.NDArray[np.int64]) -> Device:
+    """The device of some of the points of one that stands for all; one device where theirs is the same."""
+    whole = devices_of(device)
+    return _standing_for(tuple(whole[place] for place in places.tolist())) if whole is not None else device
+
+
 def hardware_at(cluster: Cluster, places: npt.NDArray[np.int64]) -> Cluster:
     """The hardware of some of the points of a cluster that stands for all."""
-    whole, device = devices_of(cluster.device), cluster.device
-    if whole is not None:
-        device = _standing_for(tuple(whole[place] for place in places.tolist()))
+    device = device_at(cluster.device, places)
 
     def here(column: NumberColumn) -> object:
         values = column.values[places]

@@ -60,20 +60,38 @@ def split_parts(shape: Gemm, cores: int, architecture: str) -> int:
     """Into how many parts K is split on a GPU of `cores` SMs; 1: not at all."""
     if "i32" in (shape.lhs_dtype, shape.rhs_dtype) or not shape.batch * shape.m * shape.n * shape.k:
         return 1
+    costs = [_cost(amounts, cores) for amounts in _amounts(shape, architecture)]
+    return PARTS[costs.index(min(costs))]
+
+
+def _cost(amounts: tuple[float, float, float, float], cores: int) -> float:
+    area, flops, moved, summed = amounts
+    waves = max(1.0, area / (cores * SPLIT_TILE * SPLIT_TILE))
+    return max(flops * waves * _FLOP, moved) + summed
+
+
+@functools.lru_cache(maxsize=1024)
+def _amounts(shape: Gemm, architecture: str) -> tuple[tuple[float, float, float, float], ...]:
+    """What the costs of all numbers of parts follow from on any number of SMs.
+
+    Elements of all tiles, FLOPs of one, and what operands and results cost, and adding up the parts.
+    """
     weights = _WEIGHTS.get(architecture, _OLDER)
-    return min(PARTS, key=lambda parts: _cost(shape, parts, cores, weights))
-
-
-def _cost(shape: Gemm, parts: int, cores: int, weights: SplitWeights) -> float:
     rows, columns = min(shape.m, SPLIT_TILE), min(shape.n, SPLIT_TILE)
-    tiles = parts * shape.batch * math.ceil(shape.m / SPLIT_TILE) * math.ceil(shape.n / SPLIT_TILE)
-    waves = max(1.0, tiles * rows * columns / (cores * SPLIT_TILE * SPLIT_TILE))
-    compute = 2 * rows * columns * math.ceil(shape.k / parts) * waves * _FLOP
-    results = shape.batch * shape.m * shape.n
-    width = element_bytes(shape.out_dtype)
-    partial = partial_bytes(shape, parts)
-    whole = max(compute, (shape.operand_bytes + (partial or results * width)) * weights.memory)
-    return whole + (weights.launch + (partial + results * width) * weights.summed if partial else 0.0)
+    each = shape.batch * math.ceil(shape.m / SPLIT_TILE) * math.ceil(shape.n / SPLIT_TILE)
+    result = shape.batch * shape.m * shape.n * element_bytes(shape.out_dtype)
+    found: list[tuple[float, float, float, float]] = []
+    for parts in PARTS:
+        partial = partial_bytes(shape, parts)
+        found.append(
+            (
+                parts * each * rows * columns,
+                2 * rows * columns * math.ceil(shape.k / parts),
+                (shape.operand_bytes + (partial or result)) * weights.memory,
+                weights.launch + (partial + result) * weights.summed if partial else 0.0,
+            )
+        )
+    return tuple(found)
 
 
 def _accumulated(shape: Gemm) -> int:

@@ -67,7 +67,7 @@ class Contention:
                 cores = costs.in_network_cores if self.in_network(kernel) else costs.cores
             moved = collective.sent_bytes * MOVED_PER_BYTE.get(collective.kind, COPIED_PER_BYTE)
             memory = moved / (self.device.memory_bandwidth * seconds) if seconds > 0 else 0.0
-            found = self._known[key] = Taken(min(cores / self.device.cores, MOST_CORES), smaller(1.0, memory))
+            found = self._known[key] = Taken(smaller(cores / self.device.cores, MOST_CORES), smaller(1.0, memory))
         return found
 
 

@@ -25,7 +25,7 @@ import functools
 import math
 from bisect import bisect_left
 
-from meshcast.base import KeptBeside
+from meshcast.base import KeptBeside, by_point
 from meshcast.estimate import has_large_prime, solver_path
 from meshcast.hardware import Device
 from meshcast.lower import (
@@ -85,18 +85,26 @@ def hidden_launches(lowered: LoweredProgram, device: Device) -> int:
     """Launches of a step beyond the kernels of its schedule; none where another backend than XLA:GPU's made them."""
     if lowered.backend != "xla-gpu":
         return 0
-    cores, architecture = device.cores, device.architecture
-    return _HIDDEN.of(lowered, (cores, architecture), lambda: _hidden_launches(lowered, cores, architecture))
+    architecture = device.architecture
+
+    def sums(cores: float) -> int:
+        whole = int(cores)
+        return _SUMS.of(lowered, (whole, architecture), lambda: summing_launches(lowered, whole, architecture))
+
+    inside = _INSIDE.of(lowered, None, lambda: _launches_inside(lowered))
+    found: int = by_point(sums, device.cores) + inside
+    return found
 
 
-_HIDDEN: KeptBeside[int] = KeptBeside()
+_SUMS: KeptBeside[int] = KeptBeside()
+_INSIDE: KeptBeside[int] = KeptBeside()
 
 
-def _hidden_launches(lowered: LoweredProgram, cores: int, architecture: str) -> int:
+def _launches_inside(lowered: LoweredProgram) -> int:
+    """Those that no number of cores changes."""
     known: dict[CostKey, int] = {}
     returned = frozenset(lowered.schedule.outputs)
-    hidden = summing_launches(lowered, cores, architecture)
-    hidden += _questions(lowered.schedule, {loop.label for loop in lowered.workload.data_loops})
+    hidden = _questions(lowered.schedule, {loop.label for loop in lowered.workload.data_loops})
     for kernel, count in lowered.schedule.walk():
         if isinstance(kernel.geometry, Transform | SortGeometry | Factorisation | Convolution):
             inside = known.get(kernel.cost_key)

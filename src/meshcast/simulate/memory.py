@@ -11,8 +11,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-from meshcast.base import KeptBeside, Rows, format_bytes, shown
-from meshcast.hardware import Device
+import numpy as np
+
+from meshcast.base import KeptBeside, NumberColumn, PartedError, Rows, format_bytes, shown
+from meshcast.hardware import Device, devices_of
 from meshcast.lower import LoweredProgram, outputs_in_place
 from meshcast.simulate.buffers import (
     KernelNeeds,
@@ -23,6 +25,7 @@ from meshcast.simulate.buffers import (
     most_at_once,
 )
 from meshcast.simulate.scratch import kernel_needs, needs_as_compiled, needs_once_timed
+from meshcast.workload import Convolution, Gemm
 
 
 @shown
@@ -61,9 +64,42 @@ def peak_memory(lowered: LoweredProgram, device: Device | None = None, *, tuned:
     Without a device, that of the values alone, without libraries' scratch; where products were not `tuned`, all are cuBLAS's.
     Rates do not enter: on other hardware of the same kind the same is known already.
     """
+    if device is not None and isinstance(device.cores, NumberColumn):
+        return _on_all(lowered, device, tuned=tuned)
     kind = (device.kind, device.vendor, device.architecture, device.cores) if device is not None else None
     beside = id(lowered.tensors), id(lowered.workload.arguments), id(lowered.memory), lowered.lowering, kind, tuned
     return _KNOWN.of(lowered.schedule, beside, lambda: (lowered, _peak_memory(lowered, device, tuned=tuned)))[1]
+
+
+def _on_all(lowered: LoweredProgram, device: Device, *, tuned: bool) -> MemoryUse:
+    """The memory on each of the devices that one stands for, which differ in how many cores they have.
+
+    Cores decide what kernels need beside their operands, and nothing else: where that is the same, so is all of it.
+
+    Raises:
+        PartedError: Some need more than others.
+    """
+    devices = devices_of(device)
+    assert devices is not None
+    kernels = {
+        kernel.cost_key: kernel
+        for kernel, _ in lowered.schedule.walk()
+        if isinstance(kernel.geometry, Gemm | Convolution)
+    }
+    needs = needs_once_timed if lowered.lowering == "compiled" else kernel_needs
+    asked: dict[int, tuple[tuple[int, bool], ...]] = {
+        one.cores: tuple(needs(kernel, one, tuned=tuned) for kernel in kernels.values())
+        for one in dict.fromkeys(devices)
+    }
+    found: dict[tuple[tuple[int, bool], ...], MemoryUse] = {}
+    for one in devices:
+        if asked[one.cores] not in found:
+            found[asked[one.cores]] = peak_memory(lowered, one, tuned=tuned)
+    uses = [found[asked[one.cores]] for one in devices]
+    alike = np.array([use == uses[0] for use in uses])
+    if not alike.all():
+        raise PartedError(alike)
+    return uses[0]
 
 
 # With the program that it is of, which holds its tensors and arguments: no others have their identity.

@@ -11,7 +11,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from meshcast.base import larger, largest, made_quickly
+from meshcast.base import larger, largest, made_quickly, smaller
 from meshcast.estimate.gpu.functions import INDEX_INSTRUCTIONS, index_instructions, instructions_per_work
 from meshcast.estimate.gpu.machine import THREADS_PER_SM, WARP, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -47,7 +47,7 @@ def blocks(elements: float, machine: GpuMachine) -> float:
 
 def unrolled(elements: float, machine: GpuMachine) -> float:
     """Elements that a thread of a loop takes."""
-    return min(float(even_factor(elements)), max(1.0, elements / (THREADS_PER_SM * machine.sms)))
+    return smaller(float(even_factor(elements)), larger(1.0, elements / (THREADS_PER_SM * machine.sms)))
 
 
 def even_factor(elements: float) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from meshcast.base import OneByOneError, PartedError, merged
 from meshcast.estimate.estimator import Estimates, ProductFloor, Support, limiting
 from meshcast.estimate.explanation import Explanation, Term
 from meshcast.estimate.gpu.attention import attention
@@ -41,6 +42,7 @@ _MODELS: dict[KernelKind, KindModel[GpuMachine, GpuWork]] = {
     KernelKind.OTHER: KindModel(work=other),
     KernelKind.CUSTOM: KindModel(work=declared),
 }
+_EXPLAINED = frozenset({"formula", "terms"})  # of a work: words, which nobody asks of several devices
 # What kernels with tiles ask for, to time them together.
 _PRODUCTS = {KernelKind.GEMM: gemm_product, KernelKind.CONVOLUTION: convolution_product}
 
@@ -81,6 +83,16 @@ class GpuAnalytical:
         return self._work(kernel, self._machine(device))
 
     def _work(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
+        devices = devices_of(machine.device)
+        if devices is None:
+            return self._work_of_one(kernel, machine)
+        try:
+            return self._work_of_one(kernel, machine)
+        except (OneByOneError, PartedError):  # a number is rounded, or decides which way: this kernel on each device
+            each = {one: self._work_of_one(kernel, self._machine(one)) for one in dict.fromkeys(devices)}
+            return merged([each[one] for one in devices], _EXPLAINED.__contains__)
+
+    def _work_of_one(self, kernel: Kernel, machine: GpuMachine) -> GpuWork:
         if is_empty(kernel):
             terms = machine.named(("launch", "launch", machine.launch, "s"))
             return GpuWork(time=machine.launch, formula="t = launch", terms=terms)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from meshcast.base import KeptBeside, NumberColumn, larger, largest, made_quickly
+import numpy as np
+import numpy.typing as npt
+
+from meshcast.base import KeptBeside, NumberColumn, larger, largest, made_quickly, raw
 from meshcast.estimate import work
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.parameters import GpuParameters
-from meshcast.hardware import REACH_OF_TWO_PARTS, Device
+from meshcast.hardware import REACH_OF_TWO_PARTS, Device, device_at, devices_of
 from meshcast.lower import CostKey
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 # clocks tell products and streams, 1 and 0 by any p. The fitted one, some 14, matters in between: where arithmetic is 0.8 of
 # memory the share is 0.29 by this one and 0.04 by that.
 CLOCKED_NORM = 4
+BLOCK_OF_POINTS = 32  # points of a sweep whose tiles are looked at together
 _SCHEDULERS, _WARP = 4, 32  # of an SM, since Maxwell; threads of one instruction
 
 
@@ -127,6 +131,20 @@ class GpuMachine:
     def sms(self) -> int:
         """Streaming multiprocessors."""
         return self.device.cores
+
+    @cached_property
+    def blocks(self) -> list[tuple[npt.NDArray[np.int64], GpuMachine]]:
+        """Points of a sweep that have about as many SMs, with the machine that stands for them."""
+        points = self.points or 1
+        order = np.argsort(np.broadcast_to(raw(self.sms), points), kind="stable")
+        if points <= BLOCK_OF_POINTS:
+            return [(order, self)]
+        found: list[tuple[npt.NDArray[np.int64], GpuMachine]] = []
+        for places in np.array_split(order, -(-points // BLOCK_OF_POINTS)):
+            device = device_at(self.device, places)
+            several = devices_of(device)
+            found.append((places, replace(self, device=device, points=len(several) if several is not None else None)))
+        return found
 
     @cached_property
     def plain_slots(self) -> float:

@@ -48,8 +48,11 @@ class TiledProduct:
     chained: float = 0.0  # cycles of such a step beside, from loads to registers and products, one after the other
 
 
+Ways = tuple[Array, Array, Array]
+
+
 @functools.cache
-def _candidates() -> tuple[Array, Array, Array]:
+def candidates() -> Ways:
     """Tile rows, columns and K-splits: one side is at least a warp group's 64 rows."""
     grid = [(bm, bn, s) for bm in _SIDES for bn in _SIDES if max(bm, bn) >= 64 and bm * bn <= _LARGEST for s in _SPLITS]
     bm, bn, s = np.array(grid, dtype=np.float64).T
@@ -60,9 +63,14 @@ class Tilings:
     """Products in all ways, as far as no memory enters: a row for each product, a column for each tile and split of K.
 
     Where the machine stands for several, arrays have a last dimension with a place for each of them.
+
+    Args:
+        products: The products.
+        machine: The GPU.
+        among: The tiles and splits that are looked at; all of them by default.
     """
 
-    def __init__(self, products: Sequence[TiledProduct], machine: GpuMachine) -> None:
+    def __init__(self, products: Sequence[TiledProduct], machine: GpuMachine, among: Ways | None = None) -> None:
         p, generation, points = machine.parameters, machine.generation, machine.points
         sms, clock, cache = raw(machine.sms), raw(machine.clock), raw(machine.cache_bandwidth)
 
@@ -70,7 +78,7 @@ class Tilings:
             found = np.array(values, dtype=np.float64)
             return found[:, None] if points is None else found[:, None, None]
 
-        ways = _candidates()
+        ways = among or candidates()
         self.bm, self.bn, self.splits = bm, bn, splits = ways if points is None else tuple(way[:, None] for way in ways)
         m, n, k = (column([getattr(each, name) for each in products]) for name in ("m", "n", "k"))
         bk = column([STEP_BYTES / each.width for each in products])

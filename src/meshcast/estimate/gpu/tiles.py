@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from meshcast.base import NumberColumn, mapped
+from meshcast.base import NumberColumn, joined, mapped, of_points
 from meshcast.estimate.estimator import Array
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
@@ -62,14 +63,28 @@ def time_products(products: Iterable[TiledProduct], machine: GpuMachine) -> None
     waiting = [(key, each) for key, each in known.items() if key not in machine.products]
     for begin in range(0, len(waiting), AT_ONCE):
         keys, some = zip(*waiting[begin : begin + AT_ONCE], strict=True)
-        if machine.points is None:
-            found = _Tiled(some, machine).fastest()
-        elif _tiled_alike(some, machine):
-            found = TiledAtPoints(some, machine, machine.points).fastest()
-        else:
-            # One at a time: a product in all ways at all points is as much as a cache holds.
-            found = [work for one in some for work in TiledOnDevices([one], machine, machine.points).fastest()]
+        points = machine.points
+        found = _Tiled(some, machine).fastest() if points is None else _at_points(some, machine, points)
         machine.products.update(zip(keys, found, strict=True))
+
+
+def _at_points(products: Sequence[TiledProduct], machine: GpuMachine, points: int) -> list[GpuWork]:
+    """The works of products on all devices that one stands for, neighbours by their cores together."""
+    if _tiled_alike(products, machine):
+        return TiledAtPoints(products, machine, points).fastest()
+    blocks = machine.blocks
+    if len(blocks) == 1:
+        # One at a time: a product in many ways at all points is as much as a cache holds.
+        return [work for one in products for work in TiledOnDevices(one, machine, points).fastest()]
+    found: list[list[GpuWork]] = []
+    for places, part in blocks:
+        here = [of_points(each, places) for each in products]
+        if part.points is None:
+            found.append([replace(work, formula="", terms=()) for work in _Tiled(here, part).fastest()])
+        else:
+            found.append(_at_points(here, part, part.points))
+    places = [places for places, _ in blocks]
+    return [joined(works, places) for works in zip(*found, strict=True)]
 
 
 def _tiled_alike(products: Sequence[TiledProduct], machine: GpuMachine) -> bool:

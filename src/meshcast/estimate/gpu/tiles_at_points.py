@@ -17,7 +17,9 @@ from meshcast.estimate.gpu.tile_ways import (
     Indices,
     TiledProduct,
     Tilings,
+    Ways,
     as_column,
+    candidates,
     summing_seconds,
     tilings,
     writing_seconds,
@@ -125,19 +127,18 @@ class TiledAtPoints:
 
 
 class TiledOnDevices:
-    """Products in all ways on devices whose tiles take different cycles: each way at each point, as `_Tiled` has it of one."""
+    """A product on devices whose tiles take different cycles: each way at each point, as `_Tiled` has it of one."""
 
-    def __init__(self, products: Sequence[TiledProduct], machine: GpuMachine, points: int) -> None:
-        self._products, self._machine, self._points = products, machine, points
-        self._ways = ways = Tilings(products, machine)
+    def __init__(self, product: TiledProduct, machine: GpuMachine, points: int) -> None:
+        self._products, self._machine, self._points = (product,), machine, points
         stream = machine.parameters.gemm_stream
-        self._once = [
-            traffic(each.read, each.written, machine, efficiency=stream, recency=each.recency) for each in products
-        ]
-        seconds = [once.seconds for once in self._once]
-        writing = (writing_seconds(e, s, machine) for e, s in zip(products, seconds, strict=True))
-        self._stored = rows_of(writing, points)[:, None] / ways.waves
-        self._moved = rows_of(seconds, points)[:, None] + ways.partial - self._stored
+        once = traffic(product.read, product.written, machine, efficiency=stream, recency=product.recency)
+        self._once = [once]
+        seconds = rows_of([once.seconds], points)
+        writing = rows_of([writing_seconds(product, once.seconds, machine)], points)
+        self._ways = ways = Tilings(self._products, machine, _near_enough(product, machine, seconds[0], writing[0]))
+        self._stored = writing[:, None] / ways.waves
+        self._moved = seconds[:, None] + ways.partial - self._stored
 
     def fastest(self) -> list[GpuWork]:
         """The fastest way of each product, at each point."""
@@ -191,3 +192,47 @@ class TiledOnDevices:
         at_most = longest * 3 ** (1 / machine.parameters.overlap) + self._stored
         most = np.where(ways.kept & (ways.splits == 1), at_most, np.inf).min(axis=1, keepdims=True)
         return np.nonzero(ways.kept & ~(least > most * (1 + 1e-9)))
+
+
+def _near_enough(product: TiledProduct, machine: GpuMachine, seconds: Array, writing: Array) -> Ways | None:
+    """The ways of a product that may be the fastest on one of several devices; None where that cannot be told beforehand.
+
+    A way takes at least what it would take where every number is at its best (most SMs, each as fast as the fastest), and the
+    best one at most what it takes where every number is at its worst: `TiledAtPoints._may_be_fastest` has the same of devices
+    whose tiles take the same cycles.
+    """
+    if product.chained:  # waits for blocks beside it, which grows with SMs where all else falls
+        return None
+    sms, clock, peak_clock = (raw(each) for each in (machine.sms, machine.clock, machine.device.peak_clock_hz))
+    macs = raw(product.peak) / (2 * sms * peak_clock)
+    cache, memory = raw(machine.cache_bandwidth), raw(machine.device.memory_bandwidth)
+    share = writing / np.where(seconds > 0, seconds, 1.0)
+
+    def ends(best: bool) -> Tilings:
+        """The ways where every number is at its best, or at its worst."""
+        most = np.max if best else np.min
+        cores, hertz, rate = int(most(sms)), float(most(clock)), float(most(cache))
+        device = replace(
+            devices[0], cores=cores, clock_hz=hertz, peak_clock_hz=1.0, cache_bandwidth=rate / machine.parameters.cache_share,
+            memory_bandwidth=0.0,
+        )  # fmt: skip
+        given = replace(product, peak=2.0 * cores * float(most(macs)))
+        return Tilings([given], replace(machine, device=device, points=None))
+
+    devices = devices_of(machine.device)
+    assert devices is not None
+    fast, slow, fast_rate = ends(best=True), ends(best=False), float(np.max(cache))
+    partial = fast.splits * fast.results[0] * 4
+    low = np.maximum(fast.compute, fast.fetch)
+    low = np.maximum(
+        low, seconds.min() * (1 - share.max() / fast.waves) + np.where(fast.splits > 1, partial / fast_rate, 0.0)
+    )
+    summed = np.min(raw(machine.gap + machine.launch)) + partial / max(fast_rate, float(np.max(memory)))
+    least = low + writing.min() / slow.waves + np.where(fast.splits > 1, summed, 0.0)
+    high = np.maximum(slow.compute, slow.fetch)
+    high = np.maximum(high, seconds.max() * (1 - share.min() / slow.waves))
+    at_most = high * 3 ** (1 / machine.parameters.overlap) + writing.max() / fast.waves
+    most = np.where(fast.kept & (fast.splits == 1), at_most, np.inf).min()
+    near = (fast.kept & ~(least > most * (1 + 1e-6)))[0]
+    bm, bn, splits = candidates()
+    return bm[near], bn[near], splits[near]

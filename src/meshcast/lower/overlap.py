@@ -22,6 +22,7 @@ from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.turned_images import with_turned_images
 from meshcast.lower.unit_copies import with_unit_copies
+from meshcast.lower.wide_sums import with_wide_sums
 from meshcast.programs import Role
 
 
@@ -85,6 +86,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.library_norms,
             with_library_norms,
             "library-norms changes nothing: nothing is summed up over the pixels of images",
+        ),
+        (
+            overlap.wide_sums,
+            lambda before: with_wide_sums(before, values),
+            "wide-sums changes nothing: no gradients of half precision are added to fp32 sums",
         ),
         (
             overlap.narrow_attention,

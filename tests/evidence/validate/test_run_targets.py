@@ -302,7 +302,7 @@ def test_shares_are_even_for_context_ranks_of_any_number(sharded: int, context: 
         ({"framework": "xla"}, "xla", None),
         ({"framework": "fms-fsdp"}, "pytorch-fsdp", "stack pytorch-fsdp, for fms-fsdp"),
         ({"framework": "deepspeed", "degrees": {"tp": 4, "pp": 2}, "framework_version": "megatron-deepspeed 2021"},
-         "megatron-2022", None),
+         "megatron-deepspeed", None),
         ({"framework": "abacus", "device": "tpu-v5e"}, "maxtext", "the usual one on TPUs"),
         ({"framework": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
         ({"framework": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
@@ -329,6 +329,11 @@ def test_what_a_stack_does_otherwise_is_the_row_s() -> None:
     assert "async-tp" not in target(framework="megatron-bridge", flags={"async_tp": False}).overlap
     paired = target(framework="megatron-bridge", degrees={"dp": 4, "pp": 2, "vp": 2, "ep": 4}, extra="a2a_overlap")
     assert paired.overlap.endswith("paired-passes")
+
+
+def test_deepspeed_adds_gradients_up_in_fp16_where_that_is_the_precision() -> None:
+    run = {"framework": "megatron-deepspeed", "degrees": {"tp": 4, "pp": 2}}
+    assert [target(**run, precision=each).overlap for each in ("bf16", "fp16")] == ["wide-sums", ""]
 
 
 def test_residuals_of_tensor_devices_are_split_as_the_row_or_the_rules_of_the_software_say() -> None:

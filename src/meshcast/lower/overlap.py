@@ -9,6 +9,7 @@ from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.channel_sums import with_channel_sums
+from meshcast.lower.engine_casts import with_engine_casts
 from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.leading_copies import with_leading_copies
 from meshcast.lower.library_norms import with_library_norms
@@ -71,6 +72,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.cached_weights,
             lambda before: with_cached_weights(before, values.tensors, weights, is_pass=is_pass),
             "cached-weights changes nothing: of weights alone nothing is made for every microbatch",
+        ),
+        (
+            overlap.engine_casts,
+            lambda before: with_engine_casts(before, values),
+            "engine-casts changes nothing: nothing is rounded to 8 or 4 bits",
         ),
         (
             overlap.fsdp2,

@@ -531,6 +531,13 @@ def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planne
     assert target(precision=told).plan["precision"] == planned
 
 
+@pytest.mark.parametrize(("model", "precision"), [("bert-large", "fp8-delayed"), ("resnet50", "int8"), ("vit-b16", "mxfp8")])
+def test_models_without_products_in_fewer_bits_are_taken_in_bf16(model: str, precision: str) -> None:
+    found = target(model=model, counts={"gbs": 64, "seq": 512}, degrees={"dp": 8}, precision=precision, mbs=8.0)
+    assert (found.missing, found.plan["precision"]) == ((), "bf16")
+    assert any(each.startswith(f"precision bf16: {model} has no products in") for each in found.contradictions)
+
+
 @pytest.mark.parametrize(
     ("recompute", "degrees", "remat"),
     [

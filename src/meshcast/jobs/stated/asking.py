@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshcast.base import UnsupportedError
+from meshcast.jobs.stated.parallelism import WHOLE_TYPES
 from meshcast.jobs.stated.target import RunTarget
 from meshcast.options import Options
-
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
 
 
 def stated_options(target: RunTarget, options: Options) -> Options:
@@ -19,9 +17,6 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     Args:
         target: A run that lacks nothing.
         options: Fidelity, network and the like.
-
-    Raises:
-        UnsupportedError: The model has no products in the run's precision.
     """
     assert target.model is not None
     assert target.on is not None
@@ -59,13 +54,8 @@ def _microbatches(target: RunTarget) -> dict[str, int]:
 def _computed_in(target: RunTarget) -> dict[str, str]:
     """The precision of a model without mixed precision, which computes in the type of its parameters."""
     assert target.model is not None
-    precision = str(target.plan["precision"])
-    if precision not in _DTYPES:
-        raise UnsupportedError(
-            f"{target.model.name} has no products in {precision}", where="precision", fix=f"one of {', '.join(_DTYPES)}"
-        )
     accepted = target.model.builder.overrides()
-    return {"compute_dtype" if "compute_dtype" in accepted else "param_dtype": _DTYPES[precision]}
+    return {"compute_dtype" if "compute_dtype" in accepted else "param_dtype": WHOLE_TYPES[str(target.plan["precision"])]}
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:

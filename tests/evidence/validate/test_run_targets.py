@@ -17,6 +17,7 @@ from meshcast.evidence.validate.runs.planned import row_target
 from meshcast.evidence.validate.runs.rows import read_run_rows
 from meshcast.hardware import Device
 from meshcast.jobs.stated import systems
+from meshcast.jobs.stated.asking import stated_options
 from meshcast.jobs.stated.extras import Extras
 from meshcast.jobs.stated.parallelism import _even_shares, shared_out
 from meshcast.jobs.stated.run import StatedRun
@@ -331,6 +332,16 @@ def test_what_a_stack_does_otherwise_is_the_row_s() -> None:
     assert paired.overlap.endswith("paired-passes")
 
 
+def test_a_replayed_program_holds_zeros() -> None:
+    replayed, trained = (
+        target(extra=Extras.read(text)) for text in ("weights=bf16;replay (hlo_runner)", "weights=bf16")
+    )
+    assert (replayed.values, trained.values) == ("zeros", "normal")
+    assert [stated_options(each, Options()).estimate.data for each in (replayed, trained)] == ["zeros", "normal"]
+    assert any("replayed" in each for each in replayed.assumptions)
+    assert not any("replayed" in each for each in trained.assumptions)
+
+
 def test_deepspeed_adds_gradients_up_in_fp16_where_that_is_the_precision() -> None:
     run = {"framework": "megatron-deepspeed", "degrees": {"tp": 4, "pp": 2}}
     assert [target(**run, precision=each).overlap for each in ("bf16", "fp16")] == ["wide-sums", ""]
@@ -531,7 +542,9 @@ def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planne
     assert target(precision=told).plan["precision"] == planned
 
 
-@pytest.mark.parametrize(("model", "precision"), [("bert-large", "fp8-delayed"), ("resnet50", "int8"), ("vit-b16", "mxfp8")])
+@pytest.mark.parametrize(
+    ("model", "precision"), [("bert-large", "fp8-delayed"), ("resnet50", "int8"), ("vit-b16", "mxfp8")]
+)
 def test_models_without_products_in_fewer_bits_are_taken_in_bf16(model: str, precision: str) -> None:
     found = target(model=model, counts={"gbs": 64, "seq": 512}, degrees={"dp": 8}, precision=precision, mbs=8.0)
     assert (found.missing, found.plan["precision"]) == ((), "bf16")

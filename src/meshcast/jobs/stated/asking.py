@@ -26,8 +26,8 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     chosen = options if options.brought is not None else options.with_stack(target.stack, but=own)
     changes: dict[str, Any] = {} if options.brought is not None else {"overlap": target.overlap}
     changes |= {"on": target.on, "devices": target.devices}
-    # Weights and activations of a training run are normally distributed, more or less; of TPUs no power is known by values.
-    changes |= {"data": "normal"} if target.on.device.kind == "gpu" else {}
+    # Of TPUs no power is known by values.
+    changes |= {"data": target.values} if target.on.device.kind == "gpu" else {}
     settings = target.settings
     if target.model.planned:
         changes["plan"] = target.plan_text
@@ -55,7 +55,9 @@ def _computed_in(target: RunTarget) -> dict[str, str]:
     """The precision of a model without mixed precision, which computes in the type of its parameters."""
     assert target.model is not None
     accepted = target.model.builder.overrides()
-    return {"compute_dtype" if "compute_dtype" in accepted else "param_dtype": WHOLE_TYPES[str(target.plan["precision"])]}
+    return {
+        "compute_dtype" if "compute_dtype" in accepted else "param_dtype": WHOLE_TYPES[str(target.plan["precision"])]
+    }
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:

@@ -68,7 +68,7 @@ def _is_narrow(dtype: str) -> bool:
 def _beside_the_first(copy: Kernel, values: ValueTypes) -> Kernel:
     """A second order that is written by the kernel that writes the first, or, of 4 bits, read and turned by another."""
     kind = values.tensors[copy.reads[0]]
-    read = kind.elements * element_bytes(_WIDE) if kind.dtype.startswith("f4") else 0
+    read = int(kind.elements * element_bytes(_WIDE)) if kind.dtype.startswith("f4") else 0
     return replace(copy, read_bytes=read, operand_bytes=(read,))
 
 

@@ -9,6 +9,7 @@ from meshcast.lower.async_tp import with_partial_products
 from meshcast.lower.buckets import with_buckets
 from meshcast.lower.cached_weights import with_cached_weights
 from meshcast.lower.channel_sums import with_channel_sums
+from meshcast.lower.engine_casts import with_engine_casts
 from meshcast.lower.kernel import LoweredProgram, Schedule
 from meshcast.lower.leading_copies import with_leading_copies
 from meshcast.lower.library_norms import with_library_norms
@@ -22,6 +23,7 @@ from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.turned_images import with_turned_images
 from meshcast.lower.unit_copies import with_unit_copies
+from meshcast.lower.wide_sums import with_wide_sums
 from meshcast.programs import Role
 
 
@@ -72,6 +74,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             "cached-weights changes nothing: of weights alone nothing is made for every microbatch",
         ),
         (
+            overlap.engine_casts,
+            lambda before: with_engine_casts(before, values),
+            "engine-casts changes nothing: nothing is rounded to 8 or 4 bits",
+        ),
+        (
             overlap.fsdp2,
             lambda before: with_unit_copies(before, values, weights),
             "fsdp2 changes nothing: no weights are gathered, and no gradients reduced into shares",
@@ -85,6 +92,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.library_norms,
             with_library_norms,
             "library-norms changes nothing: nothing is summed up over the pixels of images",
+        ),
+        (
+            overlap.wide_sums,
+            lambda before: with_wide_sums(before, values),
+            "wide-sums changes nothing: no gradients of half precision are added to fp32 sums",
         ),
         (
             overlap.narrow_attention,

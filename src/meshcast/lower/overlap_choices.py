@@ -40,6 +40,8 @@ class Overlap:
         narrow_gathers: Whether activations are rounded before they are gathered among devices that split a layer.
         narrow_attention: Whether fused attention multiplies in 8 bits.
         library_norms: Whether batch norms are a library's kernels: sums of what is read, and no more arithmetic.
+        engine_casts: Whether values in 8 and 4 bits are made by kernels of their own, as Transformer Engine does.
+        wide_sums: Whether gradients of half precision are summed up, widened and added to fp32 sums by kernels of their own.
         paired_passes: Whether interleaved stages run a forward pass beside another microbatch's backward pass, exchanges of
             experts hidden by either (`jobs.pipeline.paired`, not a rewrite).
     """
@@ -60,6 +62,8 @@ class Overlap:
     narrow_gathers: bool = False
     narrow_attention: bool = False
     library_norms: bool = False
+    engine_casts: bool = False
+    wide_sums: bool = False
     paired_passes: bool = False
 
     @property
@@ -158,6 +162,12 @@ OVERLAP_CHOICES = (
     OverlapChoice(name="narrow-gathers", field="narrow_gathers", read=_flag, help="activations gathered in fp8"),
     OverlapChoice(name="narrow-attention", field="narrow_attention", read=_flag, help="fused attention in fp8"),
     OverlapChoice(name="library-norms", field="library_norms", read=_flag, help="batch norms by a library's kernels"),
+    OverlapChoice(
+        name="engine-casts", field="engine_casts", read=_flag, help="fp8 and fp4 values rounded by kernels of their own",
+    ),
+    OverlapChoice(
+        name="wide-sums", field="wide_sums", read=_flag, help="gradients widened and added up by kernels of their own",
+    ),
     OverlapChoice(
         name="paired-passes", field="paired_passes", read=_flag,
         help="exchanges of experts behind another microbatch's pass",

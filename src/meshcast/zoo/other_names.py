@@ -27,6 +27,12 @@ SAME_SHAPE = {
     "ssd300": "ssd300-resnet50",
     "ssd-resnet50": "ssd300-resnet50",
     "ssd-resnet34": "ssd300-resnet34",
+    "stable-diffusion": "unet-sd15",
+    "stable-diffusion-1.5": "unet-sd15",
+    "stable-diffusion-v1.5": "unet-sd15",
+    "stable-diffusion-2": "unet-sd2",
+    "stable-diffusion-v2": "unet-sd2",
+    "stable-diffusion-v2-base": "unet-sd2",
     "vit-base-patch16-224": "vit-b16",
     "vit-large-patch16-224": "vit-l16",
 }

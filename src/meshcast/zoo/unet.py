@@ -143,7 +143,7 @@ def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: UnetCo
         h = layer_norm(x, w["norm"]["scale"], w["norm"]["bias"])
         source = h if source is None else source
         q, k, v = (
-            linear(each, w[name]).reshape(*each.shape[:2], config.heads, -1)
+            linear(each, w[name]).reshape(*each.shape[:2], config.heads_of(x.shape[-1]), -1)
             for name, each in (("q", h), ("k", source), ("v", source))
         )
         return x + linear(attend(q, k, v, layout=layout, causal=False).reshape(x.shape), w["out"])

@@ -17,6 +17,7 @@ from meshcast.evidence.validate.runs.planned import row_target
 from meshcast.evidence.validate.runs.rows import read_run_rows
 from meshcast.hardware import Device
 from meshcast.jobs.stated import systems
+from meshcast.jobs.stated.asking import stated_options
 from meshcast.jobs.stated.extras import Extras
 from meshcast.jobs.stated.parallelism import _even_shares, shared_out
 from meshcast.jobs.stated.run import StatedRun
@@ -302,7 +303,7 @@ def test_shares_are_even_for_context_ranks_of_any_number(sharded: int, context: 
         ({"framework": "xla"}, "xla", None),
         ({"framework": "fms-fsdp"}, "pytorch-fsdp", "stack pytorch-fsdp, for fms-fsdp"),
         ({"framework": "deepspeed", "degrees": {"tp": 4, "pp": 2}, "framework_version": "megatron-deepspeed 2021"},
-         "megatron-2022", None),
+         "megatron-deepspeed", None),
         ({"framework": "abacus", "device": "tpu-v5e"}, "maxtext", "the usual one on TPUs"),
         ({"framework": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
         ({"framework": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
@@ -329,6 +330,21 @@ def test_what_a_stack_does_otherwise_is_the_row_s() -> None:
     assert "async-tp" not in target(framework="megatron-bridge", flags={"async_tp": False}).overlap
     paired = target(framework="megatron-bridge", degrees={"dp": 4, "pp": 2, "vp": 2, "ep": 4}, extra="a2a_overlap")
     assert paired.overlap.endswith("paired-passes")
+
+
+def test_a_replayed_program_holds_zeros() -> None:
+    replayed, trained = (
+        target(extra=Extras.read(text)) for text in ("weights=bf16;replay (hlo_runner)", "weights=bf16")
+    )
+    assert (replayed.values, trained.values) == ("zeros", "normal")
+    assert [stated_options(each, Options()).estimate.data for each in (replayed, trained)] == ["zeros", "normal"]
+    assert any("replayed" in each for each in replayed.assumptions)
+    assert not any("replayed" in each for each in trained.assumptions)
+
+
+def test_deepspeed_adds_gradients_up_in_fp16_where_that_is_the_precision() -> None:
+    run = {"framework": "megatron-deepspeed", "degrees": {"tp": 4, "pp": 2}}
+    assert [target(**run, precision=each).overlap for each in ("bf16", "fp16")] == ["wide-sums", ""]
 
 
 def test_residuals_of_tensor_devices_are_split_as_the_row_or_the_rules_of_the_software_say() -> None:
@@ -464,7 +480,7 @@ def test_rows_of_tables_and_images() -> None:
         model="dlrm", counts={"gbs": 65536}, degrees={"dp": 8}, mbs=8192.0, precision="tf32",
         extra="26 tables x 128;criteo fl=3, 82 gb of fp32 embeddings",
     )  # fmt: skip
-    assert tables.settings["tables"] == 32
+    assert (tables.settings["tables"], tables.settings["align"]) == (32, 8)
     assert tables.settings["tables"] * tables.settings["rows"] * 128 * 4 == pytest.approx(82e9, rel=1e-3)
 
 
@@ -524,6 +540,15 @@ def test_the_reader_refuses_a_file_without_its_columns(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planned: str) -> None:
     assert target(precision=told).plan["precision"] == planned
+
+
+@pytest.mark.parametrize(
+    ("model", "precision"), [("bert-large", "fp8-delayed"), ("resnet50", "int8"), ("vit-b16", "mxfp8")]
+)
+def test_models_without_products_in_fewer_bits_are_taken_in_bf16(model: str, precision: str) -> None:
+    found = target(model=model, counts={"gbs": 64, "seq": 512}, degrees={"dp": 8}, precision=precision, mbs=8.0)
+    assert (found.missing, found.plan["precision"]) == ((), "bf16")
+    assert any(each.startswith(f"precision bf16: {model} has no products in") for each in found.contradictions)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_megatron_is_this_year_s_and_the_papers_keep_theirs() -> None:
     assert (now.attention, now.attention_library, now.zero, now.sequence_parallel) == ("flash", "cudnn", 1, True)
     assert (now.scheduler, now.overlap) == (
         "latency-hiding",
-        "async-tp,one-copy,cached-weights,local-scales,narrow-gathers",
+        "async-tp,one-copy,cached-weights,local-scales,narrow-gathers,engine-casts",
     )
     assert (then.attention, then.scheduler, then.overlap, then.zero) == ("plain", "program", "", 0)
     assert dict((each.name, each.source) for each in choices_of(now))["kernels.attention"] == "example"

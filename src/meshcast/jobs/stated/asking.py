@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshcast.base import UnsupportedError
+from meshcast.jobs.stated.parallelism import WHOLE_TYPES
 from meshcast.jobs.stated.target import RunTarget
 from meshcast.options import Options
-
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
 
 
 def stated_options(target: RunTarget, options: Options) -> Options:
@@ -19,9 +17,6 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     Args:
         target: A run that lacks nothing.
         options: Fidelity, network and the like.
-
-    Raises:
-        UnsupportedError: The model has no products in the run's precision.
     """
     assert target.model is not None
     assert target.on is not None
@@ -31,8 +26,8 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     chosen = options if options.brought is not None else options.with_stack(target.stack, but=own)
     changes: dict[str, Any] = {} if options.brought is not None else {"overlap": target.overlap}
     changes |= {"on": target.on, "devices": target.devices}
-    # Weights and activations of a training run are normally distributed, more or less; of TPUs no power is known by values.
-    changes |= {"data": "normal"} if target.on.device.kind == "gpu" else {}
+    # Of TPUs no power is known by values.
+    changes |= {"data": target.values} if target.on.device.kind == "gpu" else {}
     settings = target.settings
     if target.model.planned:
         changes["plan"] = target.plan_text
@@ -59,13 +54,10 @@ def _microbatches(target: RunTarget) -> dict[str, int]:
 def _computed_in(target: RunTarget) -> dict[str, str]:
     """The precision of a model without mixed precision, which computes in the type of its parameters."""
     assert target.model is not None
-    precision = str(target.plan["precision"])
-    if precision not in _DTYPES:
-        raise UnsupportedError(
-            f"{target.model.name} has no products in {precision}", where="precision", fix=f"one of {', '.join(_DTYPES)}"
-        )
     accepted = target.model.builder.overrides()
-    return {"compute_dtype" if "compute_dtype" in accepted else "param_dtype": _DTYPES[precision]}
+    return {
+        "compute_dtype" if "compute_dtype" in accepted else "param_dtype": WHOLE_TYPES[str(target.plan["precision"])]
+    }
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:

@@ -74,3 +74,8 @@ class Extras:
     def graphs(self) -> bool:
         """Whether launches share CUDA graphs."""
         return "cuda_graph" in self.values or bool({"cuda_graphs", "cuda_graph"} & self.words)
+
+    @property
+    def replayed(self) -> bool:
+        """Whether XLA's `hlo_runner` ran an exported program, whose arguments nobody gave values."""
+        return any("hlo_runner" in word for word in self.words)

@@ -23,6 +23,8 @@ from meshcast.zoo import PLAN_WORDS
 
 PlanWords = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
+WHOLE_TYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
+"""Precisions that are a type of arrays, and that type."""
 _FOUR_BYTES = ("fp32", "tf32")  # precisions with activations of as many
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
@@ -71,7 +73,7 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     precision = _precision(run, system.cluster.device, found)
     if not model.planned:
         words, batch = _microbatch(run, plan, ranks, shards, found)
-        return plan | words | {"precision": precision}, batch
+        return plan | words | {"precision": _of_whole_types(precision, model, found)}, batch
     plan |= _sharing(run, plan)
     plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(run, stack))}
     plan |= _schedule(run, model, shards["pp"], found)
@@ -89,6 +91,18 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
         plan["gradients"] = gradients
     plan["precision"] = precision
     return plan, batch
+
+
+def _of_whole_types(precision: str, model: RunModel, found: Findings) -> str:
+    """The precision of a model that computes in the type of its arrays, and has no products in fewer bits."""
+    if precision in WHOLE_TYPES:
+        return precision
+    found.contradicts(
+        f"precision bf16: {model.name} has no products in {precision}",
+        of="precision",
+        fix=f"one of {', '.join(WHOLE_TYPES)}",
+    )
+    return "bf16"
 
 
 def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings) -> PlanWords:

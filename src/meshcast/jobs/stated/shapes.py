@@ -31,7 +31,7 @@ _TILE_ROWS = 512  # of MaxText's products for experts
 _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than what they move
 _VOCABULARY_STEP = 128
 _ROW_BYTES = 4  # of a table's number
-_NARROW, _ALIGNED = ("fp16", "bf16"), 8  # elements of 2 bytes that make 16
+_ALIGNED = 8  # columns: `padding_size` of dlrm/nn/interactions.py in NVIDIA/DeepLearningExamples, in any precision
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
@@ -78,9 +78,8 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     builder = zoo[name]
     if builder.module == "dlrm":
         settings = _changes(builder, _tables(run, builder, found))
-        if run.precision in _NARROW:
-            found.assumes(f"what the top layers read is filled up to a multiple of {_ALIGNED}, as tensor cores want it")
-            settings["align"] = _ALIGNED
+        found.assumes(f"what the top layers read is filled up to a multiple of {_ALIGNED}, as tensor cores want it")
+        settings["align"] = _ALIGNED
         return RunModel(builder=builder, settings=settings)
     if builder.module in _LANGUAGE and not known:
         lacking = [each for each in _SIZES if each not in run.counts]

@@ -19,7 +19,7 @@ from meshcast.options import Stack, load_stack, stack_names
 _STACKS = {
     "megatron-bridge": "nemo", "nemo": "nemo", "megatron-core": "megatron", "maxtext": "maxtext", "llm-foundry": "composer",
     "composer": "composer", "levanter": "xla", "jax": "xla", "t5x": "xla", "paxml": "xla", "praxis": "xla",
-    "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp", "megatron-deepspeed": "megatron-2022",
+    "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp", "megatron-deepspeed": "megatron-deepspeed",
 }  # fmt: skip
 _RELATED = {"meta-internal": "pytorch-fsdp", "mlperf": "nemo"}
 _PYTORCH = ("torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow")
@@ -59,7 +59,9 @@ def _name(run: StatedRun, device: Device, found: Findings) -> str:
     framework, year = run.framework, run.software_year
     if framework in stack_names() and framework != "megatron":
         return framework
-    if framework == "megatron" or (framework == "deepspeed" and run.degree("pp") > 1):
+    if framework == "deepspeed" and run.degree("pp") > 1:
+        return "megatron-deepspeed"
+    if framework == "megatron":
         return "megatron-2022" if year is not None and year <= _OLD_MEGATRON else "megatron"
     if framework in _STACKS:
         return _STACKS[framework]
@@ -105,6 +107,9 @@ def overlap_of(run: StatedRun, stack: Stack) -> str:
     if run.overlap is not None:
         return run.overlap
     rewrites = [each for each in stack.overlap.split(",") if each]
+    # DeepSpeed's optimizer for fp16 adds gradients up in that type.
+    if run.precision == "fp16":
+        rewrites = [each for each in rewrites if each != "wide-sums"]
     asynchronous = run.flags.get("async_tp")
     if asynchronous and "async-tp" not in rewrites:
         rewrites.append("async-tp")

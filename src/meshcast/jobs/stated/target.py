@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from meshcast.estimate import Values
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.parallelism import PlanWords, plan_of, plan_text
@@ -33,6 +34,8 @@ class RunTarget:
         on: The cluster, with what the run's words say of its network.
         overlap: The stack's rewrites and what the run's words change of them.
         recomputation_told: Whether the source says what is recomputed.
+        values: What arrays hold, for power: weights and activations of training are normally distributed, more or less; memory
+            that nobody has written is zeros, as the driver clears it.
         missing: What the run lacks; where there is anything, the run cannot be predicted and other fields may be None.
         blamed: Of what is missing or contradictory the field of the run that is to blame, where it is one.
         fixes: Of the same what to change, where that is known.
@@ -56,6 +59,7 @@ class RunTarget:
     blamed: Mapping[str, str] = field(default_factory=dict)
     fixes: Mapping[str, str] = field(default_factory=dict)
     contradictions: tuple[str, ...] = ()
+    values: Values = "normal"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -113,6 +117,8 @@ def run_target(run: StatedRun) -> RunTarget:
     plan, filled = plan_of(run, model, stack, system, found) if model and stack and system else ({}, batch)
     if BATCH not in run.counts:
         found.lacks(BATCH, of=BATCH)
+    if run.extra.replayed:
+        found.assumes("a replayed program's arguments are memory that nobody has written: zeros")
     return RunTarget(
         model=model,
         batch=batch,
@@ -130,6 +136,7 @@ def run_target(run: StatedRun) -> RunTarget:
         blamed=found.blamed,
         fixes=found.fixes,
         contradictions=tuple(dict.fromkeys(found.contradictions)),
+        values="zeros" if run.extra.replayed else "normal",
     )
 
 

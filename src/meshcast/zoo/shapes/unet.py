@@ -16,6 +16,7 @@ class UnetConfig:
         widths: Channels of every resolution; each halves the one before.
         attended: Which resolutions attend to the text: one digit each, 1 or 0.
         blocks: Residual blocks of a resolution on the way down; one more on the way up.
+        heads: Of attention at every resolution, where `head_width` is 0; else heads are as wide as that at each.
         context: Width of a text token, `words` of them.
         groups: Channels are normalised in so many groups.
         image: Side of the latents, `channels` deep.
@@ -25,6 +26,7 @@ class UnetConfig:
     attended: str = "1110"
     blocks: int = 2
     heads: int = 8
+    head_width: int = 0
     context: int = 768
     words: int = 77
     groups: int = 32
@@ -39,14 +41,21 @@ class UnetConfig:
         )
         for width in self.widths:
             require(width % self.groups == 0, f"width {width} is not divisible by groups={self.groups}")
-            require(width % self.heads == 0, f"width {width} is not divisible by heads={self.heads}")
+            if self.head_width:
+                require(width % self.head_width == 0, f"width {width} is not divisible by head_width={self.head_width}")
+            else:
+                require(width % self.heads == 0, f"width {width} is not divisible by heads={self.heads}")
         halvings = 2 ** (len(self.widths) - 1)
         require(self.image % halvings == 0, f"image={self.image} cannot be halved {len(self.widths) - 1} times")
+
+    def heads_of(self, width: int) -> int:
+        """Heads of a resolution of so many channels."""
+        return width // self.head_width if self.head_width else self.heads
 
     @property
     def head_widths(self) -> tuple[int, ...]:
         """Widths of its heads, by resolution."""
-        return tuple(sorted({width // self.heads for width in self.widths}))
+        return tuple(sorted({width // self.heads_of(width) for width in self.widths}))
 
     @property
     def time(self) -> int:
@@ -63,5 +72,10 @@ SHAPES = {
     ),
     "unet-sd15": Shape(
         config=UnetConfig(widths=(320, 640, 1280, 1280)), summary="Stable Diffusion 1.5's U-Net on latents of 64x64"
+    ),
+    # MLPerf Training's text-to-image model from 3.1 to 5.0 is trained on latents of 64x64 too.
+    "unet-sd2": Shape(
+        config=UnetConfig(widths=(320, 640, 1280, 1280), head_width=64, context=1024),
+        summary="Stable Diffusion 2's U-Net on latents of 64x64 (MLPerf 3.1 to 5.0)",
     ),
 }

@@ -17,11 +17,13 @@ from meshcast.programs.pytorch.code_shapes import (
     ATTENTION_DROPPED,
     BY_VECTOR,
     CUDNN,
+    GROUPED,
     MASKED_PAIR,
     PLAIN,
     PLAIN_SHORT,
     SMALL_BLOCK,
     TF32,
+    TURN_START,
     TURNED,
     UNALIGNED,
     indexed,
@@ -151,8 +153,19 @@ def single_pixels(told: dict[str, Any]) -> bool:
 def _of_cudnn(told: dict[str, Any], image: View) -> float:
     """The share of cuDNN's convolutions; products of images channels first go by the alignment of their rows of pixels."""
     aligned = math.prod(told["image"][2:]) * BYTES[image.dtype] % _WIDE == 0
+    share = CUDNN[by_cudnn(image)]
     half = image.dtype in ("bfloat16", "float16")
-    return CUDNN if not half or aligned or channels_last(image) or not single_pixels(told) else CUDNN * UNALIGNED
+    return share if not half or aligned or channels_last(image) or not single_pixels(told) else share * UNALIGNED
+
+
+def grouped_share(told: dict[str, Any]) -> float:
+    """What groups of channels leave of cuDNN's rate."""
+    return GROUPED if told["groups"] > 1 and not depthwise(told) else 1.0
+
+
+def by_cudnn(image: View) -> str:
+    """The kind of cuDNN's convolutions of an image's dtype."""
+    return "half" if image.dtype in ("bfloat16", "float16") else "float32"
 
 
 def turning(view: View) -> Launch:
@@ -165,6 +178,7 @@ def turning(view: View) -> Launch:
         stages=(Arithmetic(),),
         turned=True,
         share=TURNED,
+        extra=TURN_START,
     )
 
 
@@ -206,7 +220,8 @@ def convolved(name: str, takes: tuple[View, ...], out: View, told: dict[str, Any
     """One pass of a convolution, between copies where cuDNN turns its operands."""
     if turned:
         yield from map(turning, takes)
-    share = CUDNN if turned else _of_cudnn(told, takes[0])
+    share = CUDNN[by_cudnn(takes[0])] if turned else _of_cudnn(told, takes[0])
+    share *= grouped_share(told)
     made = Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=share)
     if _by_aten(told, takes[0]):
         yield _depthwise_by_aten(made)

@@ -17,7 +17,7 @@ from meshcast.programs.pytorch.code_shapes import (
     row_seconds,
 )
 from meshcast.programs.pytorch.eager import eager_launches
-from meshcast.programs.pytorch.hosted import eager_host
+from meshcast.programs.pytorch.hosted import eager_host, work_of
 from meshcast.programs.pytorch.launched import Launch
 from meshcast.programs.pytorch.recorded import AtenOp, View
 from tests.programs.recordings import call, dense, recording
@@ -209,8 +209,30 @@ def test_the_host_does_views_before_the_next_launch() -> None:
     )
     step = recording(*ops, held={0: "input"}, returned=(x,))
     launches: list[Launch] = [each for i, op in enumerate(ops) for each in eager_launches(op, i)]
-    # views, calls, modules, casts, compiled, library, parameters, waits
-    assert eager_host(step, launches) == [(1, 1, 3, 1, 0, 0, 0, 0), (1, 1, 0, 0, 0, 0, 0, 1)]
+    assert eager_host(step, launches) == [
+        work_of(plain_view=1, plain=1, module=3, cast=1),
+        work_of(plain_view=1, plain=1, wait=1),
+    ]
+
+
+def test_gradients_make_calls_dearer_and_are_added_up_by_autograd() -> None:
+    """Forward calls make nodes; the backward pass calls without Python, and each parameter gets its gradient once."""
+    w, x, y = dense(0, 64), dense(1, 64), dense(2, 64)
+    ops = (
+        AtenOp(name="mul", phase="forward", takes=(x, w), gives=(y,)),
+        AtenOp(name="view", phase="backward", takes=(y,), gives=(y,), shares=True),
+        AtenOp(name="mul", phase="backward", takes=(y, x), gives=(dense(3, 64),)),
+        AtenOp(name="mul", phase="backward", takes=(y, w), gives=(dense(4, 64),)),
+        AtenOp(name="_fused_sgd_", phase="optimizer", takes=(w,), gives=(w,), place=("self",)),
+    )
+    step = recording(*ops, held={0: "parameter", 1: "input"}, returned=(y,))
+    launches: list[Launch] = [each for i, op in enumerate(ops) for each in eager_launches(op, i)]
+    assert eager_host(step, launches) == [
+        work_of(call=1),
+        work_of(returned_view=1, returned=1, accumulated=1),
+        work_of(returned=1),
+        work_of(call=1, parameter=1),
+    ]
 
 
 def test_batch_norm_in_training_is_one_kernel_of_cudnn_but_for_bf16() -> None:

@@ -20,8 +20,10 @@ _FUNCTIONS = {
     "cosine": 45, "power": 30, "divide": 8, "sqrt": 8, "rsqrt": 8,
 }  # fmt: skip
 _PLAIN = 2  # an operation, with its share of conversions
-_AROUND = 6  # indices and bounds
-_OPERAND = 4  # a load or a store, its address and its conversion; a number a channel is loaded for every element too
+_AROUND = 6  # indices, bounds, a load and a store
+_OPERAND = (
+    4  # another load or store, its address and its conversion; a number a channel is loaded for every element too
+)
 _SUMMING = (
     1.6  # times as long in kernels that sum, whose loops wait for what they load (ResNets' and DenseNet's gradients)
 )
@@ -41,7 +43,7 @@ def has_functions(ops: Iterable[str]) -> bool:
     return any(op in _FUNCTIONS for op in ops)
 
 
-def arithmetic_seconds(elements: int, ops: Iterable[str], *, draws: int = 0, operands: int = 0) -> float:
+def arithmetic_seconds(elements: int, ops: Iterable[str], *, draws: int = 0, operands: int = 2) -> float:
     """Seconds of a kernel's arithmetic: `elements * instructions / _LANES`.
 
     Args:
@@ -50,7 +52,9 @@ def arithmetic_seconds(elements: int, ops: Iterable[str], *, draws: int = 0, ope
         draws: Random numbers for each.
         operands: Tensors that are read or written for each.
     """
-    instructions = _AROUND + draws * RANDOM + operands * _OPERAND + sum(_FUNCTIONS.get(op, _PLAIN) for op in ops)
+    instructions = (
+        _AROUND + draws * RANDOM + max(0, operands - 2) * _OPERAND + sum(_FUNCTIONS.get(op, _PLAIN) for op in ops)
+    )
     return elements * instructions / _LANES
 
 

@@ -35,13 +35,13 @@ class CallCosts:
     call: float = 21e-6  # an operator: the same, its checks, its memory
     module: float = 8e-6  # of Python: the call of a module
     cast: float = 5e-6  # of autocast, for an operator of the forward pass
-    compiled: float = 15e-6  # a kernel of Inductor's from its Python wrapper, with the memory of its results
+    compiled: float = 13e-6  # a kernel of Inductor's from its Python wrapper, with the memory of its results
     library: float = 24e-6  # a library's call from there, with the views that it wants
     parameter: float = 13e-6  # of Python, for each parameter that an optimizer updates
     kernel: float = 6e-6  # every launch
-    convolution: float = 30e-6  # a plan of cuDNN's from compiled code: looked up by its shapes, its workspace, its run
+    convolution: float = 28e-6  # a plan of cuDNN's from compiled code: looked up by its shapes, its workspace, its run
     gradient: float = (
-        35e-6  # a parameter's way through compiled passes: guards, checks of strides, what autograd adds up
+        37e-6  # a parameter's way through compiled passes: guards, checks of strides, what autograd adds up
     )
     graph: float = 350e-6  # guards, AOTAutograd's wrappers, autograd's own node
     plain: float = 16.5e-6  # an operator without gradients

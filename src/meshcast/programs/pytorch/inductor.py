@@ -295,8 +295,7 @@ def _compiled_call(launch: Launch, *, channels_last: bool) -> Launch:
     if launch.name.startswith("conv_depthwise") and launch.told and channels_last:
         return replace(depthwise_by_cudnn(launch), name=name)
     if launch.form == "convolution" and channels_last:
-        share = CUDNN[by_cudnn(launch.takes[0])] * grouped_share(
-            dict(launch.told)
-        )  # no rows of pixels that could lie badly
+        # No rows of pixels that could lie badly.
+        share = CUDNN[by_cudnn(launch.told, launch.takes[0], last=True)] * grouped_share(launch.told)
         return replace(launch, name=name, share=share)
     return replace(launch, name=name)

@@ -39,7 +39,7 @@ BY_VECTOR = 0.55  # a matrix by a vector, at most one operand of which stays
 # Convolutions by heuristics instead of timing them all (`torch.backends.cudnn.benchmark` is off), of the rate of XLA's, which
 # are timed: in half precision it takes the same kernels (ResNets), in TF32 too for windows (AlexNet), but for single pixels
 # (DenseNet, MNASNet, MobileNetV3, PoolFormer) slower ones, most of all where channels lie first.
-CUDNN = {"half": 1.03, "windows": 1.0, "pixels": 0.92, "pixels apart": 0.68}
+CUDNN = {"half": 1.03, "windows": 1.0, "pixels": 0.78, "pixels apart": 0.68}
 GROUPED = 0.7  # of that, channels in groups (RegNet, ShuffleNet)
 UNALIGNED = 0.33  # the same of images channels first whose rows of pixels are no multiple of 16 bytes (`align2`)
 NORMALISED = 0.55  # cuDNN's batch norm in inference

@@ -90,7 +90,7 @@ def test_memory_and_host_of_the_recording_are_the_programs() -> None:
     assert found.step_time_s is not None
     assert fast.step_time_s is not None
     assert alone.step_time_s is not None
-    assert found.step_time_s == pytest.approx(2 * 26e-6, rel=0.01)  # two calls of 21 and 5 us
+    assert found.step_time_s == pytest.approx(2 * 22.5e-6, rel=0.01)  # two calls of 16.5 and 6 us
     assert found.step_time_s > fast.step_time_s > alone.step_time_s
 
 

@@ -164,7 +164,35 @@ def test_values_that_decide() -> None:
 
     step = recorded(Asks(), X)
     assert [name for name in names(step) if name in ("add", "mul")] == ["add", "mul"]
-    assert sum(op.waits for op in step.ops) == 2
+    assert sum(op.waits for op in step.ops) == 1  # the chance is drawn on the host
+
+
+def test_tensors_that_are_made_on_the_host_launch_nothing_and_wait_when_they_move() -> None:
+    class Biased(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            places = torch.arange(64)[None, :] - torch.arange(32)[:, None]  # on the host: no device was named
+            own = torch.zeros(64, device=x.device)
+            return x + places.abs().to(x.device) + own
+
+    step = recorded(Biased(), X)
+    assert names(step) == ["zeros", "add", "add"]
+    assert sum(op.waits for op in step.ops) == 1
+    # Inductor makes them on the device.
+    traced = recorded(Biased(), X, compiled=True)
+    assert sum(op.waits for op in traced.ops) == 0
+    assert "arange" in names(traced)
+
+
+def test_numbers_of_python_for_the_device_wait_and_those_that_stay_do_not() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            if torch.rand([]) < 0.0:  # the host's own number decides
+                x = x + 1
+            return x * torch.tensor(2.0, device=x.device)
+
+    step = recorded(Scaled(), X)
+    assert sum(op.waits for op in step.ops) == 1
+    assert names(step)[-1] == "mul"
 
 
 def test_several_devices_are_told_apart() -> None:

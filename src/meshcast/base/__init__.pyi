@@ -74,6 +74,7 @@ from meshcast.base.frozen import copier as copier
 from meshcast.base.frozen import made_quickly as made_quickly
 from meshcast.base.garbage import collected_later as collected_later
 from meshcast.base.garbage import kept_for_good as kept_for_good
+from meshcast.base.host_work import HOST_WORK as HOST_WORK
 from meshcast.base.interruption import InterruptedCommand as InterruptedCommand
 from meshcast.base.interruption import ending_at_once as ending_at_once
 from meshcast.base.interruption import held as held

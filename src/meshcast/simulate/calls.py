@@ -6,12 +6,12 @@ with h the host's clock, d the end of a kernel, Q the launches that a stream hol
 and steps back to back until one takes as long as the last. Where values are read back (`wait`), the host stands still until
 the device is done.
 
-Costs are those of a virtual machine with one H200 (PyTorch 2.11), by the wall times of a host-bound inference (Swin) and a
-host-bound training step (Qwen3), autocast's by BERT's. What compiled calls cost relative to each other was measured on chains of
-small layers (`benchmarks/torch_host.py`: a product 35 us, a Triton kernel 18, a convolution 45 and 6 a launch, a parameter with
-a gradient 17 to 25) and on ten steps that wait for the host, which see Triton's cheaper and parameters dearer than that; how slow
-the host is, by Qwen3, ConvNeXt, ResNet-50 and MobileNet. Servers differ by a factor of three: `fast` stands for bare metal with a
-high clock.
+Costs are those of a virtual machine with one H200 (PyTorch 2.11). What kinds of calls cost relative to each other was chosen by
+wall times of 87 eager and compiled steps of six sittings and by the host's time of the phases of 24 of them, each sitting with
+a pace of its own (0.7 to 1.05 times the costs here in eager mode, 0.7 to 1.3 compiled), and checked on chains of single
+kinds (`data/measured/h200-torch-host`); how slow the host is, by the 15 steps of one sitting (ResNet-50, MobileNetV3, ConvNeXt,
+Swin, Llama, Qwen3, BERT, T5: 8 and 10 % off where each is left out in turn). Servers differ by a factor of three, and one
+machine's cores by 1.6 within minutes: `fast` stands for bare metal with a high clock.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from meshcast.base import Dimension, UsageError, parse_quantity
-from meshcast.workload import HOST_WORK
+from meshcast.base import HOST_WORK, Dimension, UsageError, parse_quantity
 
 QUEUE = 1024  # launches that wait in a stream at most
 _FAST = 1 / 3
@@ -35,16 +34,22 @@ class CallCosts:
     view: float = 9e-6  # another view of a tensor: dispatcher and autograd, nothing is launched
     call: float = 21e-6  # an operator: the same, its checks, its memory
     module: float = 8e-6  # of Python: the call of a module
-    cast: float = 12e-6  # of autocast, for an operator of the forward pass
-    compiled: float = 12e-6  # a kernel of Inductor's from its Python wrapper, with the memory of its results
-    library: float = 38e-6  # a library's call from there, with the views that it wants
-    parameter: float = 10e-6  # of Python, for each parameter that an optimizer updates
-    kernel: float = 5e-6  # every launch
-    convolution: float = 40e-6  # a plan of cuDNN's from compiled code: looked up by its shapes, its workspace, its run
+    cast: float = 5e-6  # of autocast, for an operator of the forward pass
+    compiled: float = 13e-6  # a kernel of Inductor's from its Python wrapper, with the memory of its results
+    library: float = 24e-6  # a library's call from there, with the views that it wants
+    parameter: float = 13e-6  # of Python, for each parameter that an optimizer updates
+    kernel: float = 6e-6  # every launch
+    convolution: float = 28e-6  # a plan of cuDNN's from compiled code: looked up by its shapes, its workspace, its run
     gradient: float = (
-        35e-6  # a parameter's way through compiled passes: guards, checks of strides, what autograd adds up
+        37e-6  # a parameter's way through compiled passes: guards, checks of strides, what autograd adds up
     )
-    graph: float = 200e-6  # guards, AOTAutograd's wrappers, autograd's own node
+    graph: float = 350e-6  # guards, AOTAutograd's wrappers, autograd's own node
+    plain: float = 16.5e-6  # an operator without gradients
+    plain_view: float = 8.5e-6
+    returned: float = 24.5e-6  # an operator of the backward pass, with autograd's node for it
+    returned_view: float = 4e-6
+    accumulated: float = 15e-6  # a gradient that is added to its parameter
+    guarded: float = 3e-6  # a parameter that a compiled graph looks at
 
     def scaled(self, factor: float) -> CallCosts:
         """The costs on another host."""

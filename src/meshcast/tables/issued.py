@@ -21,7 +21,7 @@ from meshcast.zoo import DenseLayers
 # data/measured/h200-embeddings, the half that may be looked at), of which 0.5 us are that pause.
 EAGER_GAP = 0.55
 
-Work = tuple[int, ...]  # counts of `workload.HOST_WORK`
+Work = tuple[int, ...]  # counts of `base.HOST_WORK`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

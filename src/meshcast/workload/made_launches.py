@@ -32,19 +32,10 @@ class CompiledLaunch:
     code: CodeShape | None = None  # of a framework's own kernel, where no compiler of XLA's made it
 
 
-# What a framework's host does before a launch: another view of a tensor, a call of an operator, of a module, of an operator
-# whose operands it may cast, of a compiled kernel, of a library from compiled code, a parameter looked at by its optimizer;
-# a wait until the device is done; a convolution of cuDNN's; a gradient that compiled code hands to its parameter; the entry
-# of a compiled graph.
-HOST_WORK = (
-    "view", "call", "module", "cast", "compiled", "library", "parameter", "wait", "convolution", "gradient", "graph",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkStep:
     """A step as a framework runs it: its allocator's bytes at the worst moment, and how often its host does what."""
 
     arguments: int  # bytes that are there before the step
     temporaries: int  # bytes that its allocator hands out at most, beside them
-    host: tuple[tuple[int, ...], ...] = ()  # before each launch, how often the host does each of `HOST_WORK`
+    host: tuple[tuple[int, ...], ...] = ()  # before each launch, how often the host does each of `base.HOST_WORK`

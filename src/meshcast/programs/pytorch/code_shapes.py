@@ -22,10 +22,13 @@ REGULAR_ROWS = 0.75  # a row's elements stay with the block that reads them
 TWICE_READ = 0.5  # rows that are too long to stay, read once more
 COLUMNS = 0.7  # sums down columns of norms, once they run
 SUMMED_COLUMNS = 0.85  # of other sums, beside what `reduce_shapes` has them wait for
-WINDOWS = 0.16  # windows over images, an element a thread
-LISTS = 0.5  # `multi_tensor_apply`, of few tensors
-FUSED_LISTS = 0.6  # the same where it does a whole update
-TURNED = 0.55  # cuDNN's copies between channels first and last
+WINDOWS = 0.16  # other windows over images, an element a thread
+ROLLED = 0.45  # of the rate of places worked out, where they are worked out by remainders (`roll_cuda_kernel`)
+LISTS = 0.75  # `multi_tensor_apply`, of few tensors
+FUSED_LISTS = {"float32": 0.66, "half": 0.51}  # the same where it does a whole update
+# Cycles of a block that has a whole chunk of 65,536 elements, whatever the others do: narrow models' updates take 31 us.
+CHUNK_CYCLES, FUSED_CHUNK_CYCLES = 30e3, 58e3
+TURNED = 0.45  # cuDNN's copies between channels first and last
 PLAIN = 0.92  # products in fp32 by plain cores, of the rate that large ones reach (T5)
 PLAIN_SHORT = 0.7  # the same of short sums (attention's in BERT, RoBERTa and T5)
 # Products in TF32, of the rate of XLA's (whose layouts the compiler mixes), by how many operands have neighbours along the sum.
@@ -33,7 +36,11 @@ PLAIN_SHORT = 0.7  # the same of short sums (attention's in BERT, RoBERTa and T5
 # one is turned on the way, and two leave the products to single warps. Steps of recommenders, the half that may be looked at.
 TF32 = {2: 1.2, 1: 1.07, 0: 0.57}
 BY_VECTOR = 0.55  # a matrix by a vector, at most one operand of which stays
-CUDNN = 0.85  # convolutions by heuristics instead of timing them all (`torch.backends.cudnn.benchmark` is off)
+# Convolutions by heuristics instead of timing them all (`torch.backends.cudnn.benchmark` is off), of the rate of XLA's, which
+# are timed: in half precision it takes the same kernels (ResNets), in TF32 too for windows (AlexNet), but for single pixels
+# (DenseNet, MNASNet, MobileNetV3, PoolFormer) slower ones, most of all where channels lie first.
+CUDNN = {"half": 1.03, "windows": 1.0, "pixels": 0.78, "pixels apart": 0.68}
+GROUPED = 0.7  # of that, channels in groups (RegNet, ShuffleNet)
 UNALIGNED = 0.33  # the same of images channels first whose rows of pixels are no multiple of 16 bytes (`align2`)
 NORMALISED = 0.55  # cuDNN's batch norm in inference
 TRANSFORMED = 0.31  # ATen's, in half precision
@@ -48,9 +55,9 @@ MASKED_PAIR = {"forward": 0.47e-12, "backward": 0.9e-12}
 _DEPTHWISE = {"forward": 0.52, "data": 0.4, "weight": 0.28}
 _DEPTHWISE_FULL = {**_DEPTHWISE, "weight": 0.2}  # in fp32
 _TAPS = {
-    "forward": 5.3e12,
-    "data": 2.8e12,
-    "weight": 7.3e12,
+    "forward": 4.8e12,
+    "data": 2.5e12,
+    "weight": 6.3e12,
 }  # their multiply-adds a second, of large windows (ConvNeXt's)
 
 # ATen's own convolutions of single channels that lie first (`DepthwiseConv2d.cu`), a thread an element: seconds an element, and
@@ -58,11 +65,37 @@ _TAPS = {
 # and V3, MNASNet, ShuffleNet, MaxViT: within 12 %).
 _ONE_CHANNEL = {"forward": (6.1e-12, 0.43e-12), "data": (15e-12, 0.18e-12), "weight": (0.0, 2.15e-12)}
 
+# Seconds that code takes besides, however little it is given (narrow models): places worked out, functions, rows shared out.
+PLACES_START = 1.0e-6  # `elementwise_kernel` with an index for each element, `CatArrayBatchedCopy`
+CAST_START = 0.7e-6  # `unrolled_elementwise_kernel`
+FUNCTION_START = 0.4e-6  # exponentials and their like
+ROWS_START = 1.5e-6  # a norm's rows
+ROWS_BACK_START = 0.7e-6
+TURN_START = 1.3e-6
+CHANNEL_START = 1.7e-6  # a batch norm's channels
+PICK_START = 2.5e-6  # an element at every index
+
 SMALL_BLOCK = 0.85e-9  # seconds a block of 128 threads with next to nothing to do (0.77 to 0.96 in DLRM's `index_put`)
-ROW = 1.1e-9  # seconds a row where each has a block of its own
-WARP_ROW = 0.18e-9  # where a warp does one or two
-SUM_ROWS = 3e-6  # seconds that a norm's moments over rows take at least beside their bytes
-SUM_COLUMNS = 12e-6  # the same of a norm's sums down columns: parts wait for each other
+# Seconds a row of a norm, where each has a block of its own: 128 threads take 512 elements at a time; rows that are done in one
+# go and have half the bytes are shorter (14 models: within 10 %).
+_ROW, _SHORT_ROW, _ONE_GO = 1.3e-9, 1.0e-9, 512
+ROW_BACK = 0.3e-9  # of its gradient
+WARP_ROW, WARP_ELEMENT = (
+    0.075e-9,
+    0.4e-12,
+)  # seconds a row, and an element of it, where a warp does a softmax of one or two rows
+# Sums down the columns of a norm's gradient (`GammaBetaBackwardCUDAKernel`): a block goes down 32 columns row by row, which lie
+# in the cache or do not; rows are shared out too where there are more than 65,536 of them and few columns.
+_DOWN_CACHED, _DOWN, _CACHED, _SHARED_ROWS, _FEW_COLUMNS = 2.9e-9, 4.6e-9, 40e6, 65536, 66 * 32
+DOWN_START = 1.5e-6
+# Windows over images that lie channels first (`Pooling` kernels of ATen), a thread a result, or in a gradient a thread a pixel of
+# the image: seconds each, whatever the dtype, most of it to find its place, and for a tap of the window (ResNets, DenseNet,
+# GoogLeNet, SqueezeNet, AlexNet, MaxViT, PoolFormer: within 6 %).
+_WINDOW = {"max": (13.5e-12, 0.3e-12), "avg": (12e-12, 0.17e-12)}
+_WINDOW_BACK = {"max": 11.15e-12, "avg": 17.7e-12}
+PLANE = 2.3e-9  # seconds a block that has one channel of one image (`adaptive_average_pool`)
+MOMENTS_BLOCK = 6e9  # bytes a second of one block that has a group norm's moments
+_WAVE = 4100.0  # cycles that blocks of 16 rows take which follow others (`reduce_kernel` along rows)
 # Batch norms in training where a channel, which lies in one piece, is one block's: seconds an element of it, and the rate of
 # all blocks together. Of ATen's five models in bf16 (ResNet-50 and -101, Wide ResNet, MobileNetV2, RegNet: within 7 %), of
 # cuDNN's three in fp32 (DenseNet, MNASNet, ShuffleNet: within 8 %).
@@ -79,6 +112,38 @@ _BLOCKS = 528  # of them that run at once, four on each of 132 SMs
 def bytes_of(views: Sequence[View]) -> int:
     """Bytes of tensors, each once."""
     return sum({(view.storage, view.shape, view.offset): view.bytes for view in views}.values())
+
+
+def row_seconds(rows: int, length: int, dtype: str) -> float:
+    """Seconds that a norm's rows take beside their bytes."""
+    short = length <= _ONE_GO and BYTES[dtype] < BYTES["float32"]
+    return ROWS_START + rows * (_SHORT_ROW if short else _ROW)
+
+
+def down_seconds(rows: int, columns: int, moved: float) -> float:
+    """Seconds beyond those of its bytes that a norm's gradient takes to go down its columns."""
+    if rows > _SHARED_ROWS and columns < _FEW_COLUMNS:
+        return DOWN_START
+    return DOWN_START + max(0.0, rows * (_DOWN_CACHED if moved < _CACHED else _DOWN) - moved / STREAM)
+
+
+def window_seconds(name: str, elements: int, taps: int, moved: float) -> float:
+    """Seconds beyond those of its bytes that a pooling takes: `elements (a + b taps)` in all.
+
+    Args:
+        name: The operator's.
+        elements: Of the result; of the image where its gradient is made.
+        taps: Pixels of a window.
+        moved: Bytes.
+    """
+    kind = "max" if "max" in name else "avg"
+    each, tap = (_WINDOW_BACK[kind], 0.0) if name.endswith("backward") else _WINDOW[kind]
+    return max(0.0, elements * (each + tap * taps) - moved / STREAM)
+
+
+def wave_cycles(blocks: int) -> float:
+    """Cycles of blocks that wait until those before them are done."""
+    return max(0.0, blocks / _BLOCKS - 1) * _WAVE
 
 
 def indexed(takes: Sequence[View], gives: Sequence[View], *, rate: float = _INDEXED) -> float:

@@ -14,19 +14,29 @@ from dataclasses import replace
 
 from meshcast.programs.pytorch.arithmetic import MOVES, POINTWISE, plain_name
 from meshcast.programs.pytorch.code_shapes import (
+    CAST_START,
+    CHUNK_CYCLES,
     DROPPED,
+    FUNCTION_START,
+    FUSED_CHUNK_CYCLES,
     FUSED_LISTS,
     LISTS,
+    PLACES_START,
+    PLANE,
+    ROLLED,
+    STREAM,
     UNROLLED,
     WINDOWS,
     bytes_of,
     indexed,
     joined,
+    window_seconds,
 )
 from meshcast.programs.pytorch.eager_libraries import LIBRARIES
-from meshcast.programs.pytorch.eager_rows import ROWS
+from meshcast.programs.pytorch.eager_rows import ROWS, channels_last
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
 from meshcast.programs.pytorch.recorded import AtenOp, View
+from meshcast.programs.pytorch.triton_code import arithmetic_seconds, has_functions, streaming_share
 
 _CHUNK, _BLOCKS = 65536, 320
 _TENSORS = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # tensors a launch, by how many lists there are
@@ -68,10 +78,15 @@ def shaped(launch: Launch, *, always: bool = False) -> Launch:
     result = launch.gives[0]
     wide = [view for view in launch.takes if view.elements > 1]
     if always or not all(_lies_as(view, result) for view in wide):
-        return replace(launch, share=indexed(launch.takes, launch.gives))
+        return replace(launch, share=indexed(launch.takes, launch.gives), extra=PLACES_START)
+    functions = has_functions(launch.stages[0].ops)
+    if functions:  # which may take longer than memory does
+        seconds = arithmetic_seconds(result.elements, launch.stages[0].ops)
+        share = streaming_share(launch.takes, launch.gives, seconds)
+        launch = replace(launch, share=share, extra=FUNCTION_START)
     up = any(view.bytes < result.bytes and view.dtype != "bool" for view in wide if view.elements == result.elements)
     mixed = len({view.dtype for view in wide if view.dtype not in ("bool", "int64")}) > 1
-    return replace(launch, share=UNROLLED) if up or mixed else launch
+    return replace(launch, share=UNROLLED, extra=CAST_START) if up or mixed else launch
 
 
 def _lies_as(view: View, other: View) -> bool:
@@ -84,14 +99,14 @@ def _dropout(op: AtenOp) -> Iterator[Launch]:
 
 def _joined(op: AtenOp) -> Iterator[Launch]:
     share = joined(op.takes, op.gives, dim=int(op.told.get("dim", 0)))
-    yield replace(pointwise(op.name, _read(op), op.gives, ("select",)), share=share)
+    yield replace(pointwise(op.name, _read(op), op.gives, ("select",)), share=share, extra=PLACES_START)
 
 
 def _rolled(op: AtenOp) -> Iterator[Launch]:
     """One kernel a dimension (`roll_cuda`)."""
     shifts = op.told.get("shifts")
     for _ in range(len(shifts) if isinstance(shifts, tuple) else 1):
-        yield replace(pointwise(op.name, op.takes, op.gives, ()), share=indexed(op.takes, op.gives) * 0.8)
+        yield replace(pointwise(op.name, op.takes, op.gives, ()), share=indexed(op.takes, op.gives) * ROLLED)
 
 
 def _padded(op: AtenOp) -> Iterator[Launch]:
@@ -122,10 +137,20 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _windows(op: AtenOp) -> Iterator[Launch]:
-    if op.name.endswith("backward"):
+    backward = op.name.endswith("backward")
+    if backward:
         yield pointwise("fill", (), op.gives, ())
     made = pointwise(op.name, _read(op), op.gives, MOVES.get(op.name, ("add",)))
-    yield replace(made, share=WINDOWS)
+    moved = bytes_of([*made.takes, *made.gives])
+    if op.name == "_adaptive_avg_pool2d":
+        planes = math.prod(op.gives[0].shape[:-2])
+        yield replace(made, extra=max(0.0, planes * PLANE - moved / STREAM))
+    elif "pool" in op.name and "adaptive" not in op.name and not channels_last(op.takes[0]):
+        told = op.told.get("kernel_size") or (1, 1)
+        taps = math.prod(told) if len(told) > 1 else told[0] ** 2
+        yield replace(made, extra=window_seconds(op.name, op.gives[0].elements, taps, moved))
+    else:
+        yield replace(made, share=WINDOWS)
 
 
 def _lists(op: AtenOp) -> Iterator[Launch]:
@@ -143,11 +168,14 @@ def _lists(op: AtenOp) -> Iterator[Launch]:
 
     def launch(members: Sequence[tuple[int, int]]) -> Launch:
         cut = [[_first(each[i], chunks * _CHUNK) for i, chunks in members] for each in lists]
+        longest = max(view.elements for view in cut[0])
         work = Arithmetic(ops=_ADAM if fused else ("multiply", "add"))
         return Launch(
             name=op.name, form="pointwise", takes=tuple(view for each in cut for view in each),
             gives=tuple(view for j in written for view in cut[j]), stages=(work,),
-            told={"list": len(members)}, share=FUSED_LISTS if fused else LISTS,
+            told={"list": len(members)},
+            share=FUSED_LISTS["float32" if lists[0][0].dtype == "float32" else "half"] if fused else LISTS,
+            block_cycles=(FUSED_CHUNK_CYCLES if fused else CHUNK_CYCLES) * min(1.0, longest / _CHUNK),
         )  # fmt: skip
 
     group: list[tuple[int, int]] = []

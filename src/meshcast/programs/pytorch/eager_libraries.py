@@ -8,7 +8,7 @@ products in fp32 do not use TF32 unless asked (`torch.backends.cuda.matmul.allow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,13 @@ from meshcast.programs.pytorch.code_shapes import (
     ATTENTION_DROPPED,
     BY_VECTOR,
     CUDNN,
+    GROUPED,
     MASKED_PAIR,
     PLAIN,
     PLAIN_SHORT,
     SMALL_BLOCK,
     TF32,
+    TURN_START,
     TURNED,
     UNALIGNED,
     indexed,
@@ -126,7 +128,7 @@ def convolution_told(op: AtenOp) -> dict[str, Any]:
     }
 
 
-def depthwise(told: dict[str, Any]) -> bool:
+def depthwise(told: Mapping[str, Any]) -> bool:
     """Whether every channel is convolved on its own."""
     return bool(told["groups"] > 1 and told["groups"] == told["image"][1])
 
@@ -143,7 +145,7 @@ def turned_by_cudnn(told: dict[str, Any], image: View) -> bool:
     return not single_pixels(told) or math.prod(told["out"][2:]) % 2 == 1
 
 
-def single_pixels(told: dict[str, Any]) -> bool:
+def single_pixels(told: Mapping[str, Any]) -> bool:
     """Whether a convolution is a product: windows of one pixel, each pixel in turn."""
     return all(n == 1 for n in (*told["weight"][2:], *told["stride"]))
 
@@ -151,8 +153,21 @@ def single_pixels(told: dict[str, Any]) -> bool:
 def _of_cudnn(told: dict[str, Any], image: View) -> float:
     """The share of cuDNN's convolutions; products of images channels first go by the alignment of their rows of pixels."""
     aligned = math.prod(told["image"][2:]) * BYTES[image.dtype] % _WIDE == 0
+    share = CUDNN[by_cudnn(told, image, last=channels_last(image))]
     half = image.dtype in ("bfloat16", "float16")
-    return CUDNN if not half or aligned or channels_last(image) or not single_pixels(told) else CUDNN * UNALIGNED
+    return share if not half or aligned or channels_last(image) or not single_pixels(told) else share * UNALIGNED
+
+
+def grouped_share(told: Mapping[str, Any]) -> float:
+    """What groups of channels leave of cuDNN's rate."""
+    return GROUPED if told["groups"] > 1 and not depthwise(told) else 1.0
+
+
+def by_cudnn(told: Mapping[str, Any], image: View, *, last: bool) -> str:
+    """The kind of cuDNN's convolutions, by dtype and window; `last`: images lie pixel by pixel."""
+    if image.dtype in ("bfloat16", "float16"):
+        return "half"
+    return "windows" if not single_pixels(told) else "pixels" if last else "pixels apart"
 
 
 def turning(view: View) -> Launch:
@@ -165,6 +180,7 @@ def turning(view: View) -> Launch:
         stages=(Arithmetic(),),
         turned=True,
         share=TURNED,
+        extra=TURN_START,
     )
 
 
@@ -206,7 +222,8 @@ def convolved(name: str, takes: tuple[View, ...], out: View, told: dict[str, Any
     """One pass of a convolution, between copies where cuDNN turns its operands."""
     if turned:
         yield from map(turning, takes)
-    share = CUDNN if turned else _of_cudnn(told, takes[0])
+    share = CUDNN[by_cudnn(told, takes[0], last=True)] if turned else _of_cudnn(told, takes[0])
+    share *= grouped_share(told)
     made = Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=share)
     if _by_aten(told, takes[0]):
         yield _depthwise_by_aten(made)

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from meshcast.programs.pytorch.code_shapes import (
+    CAST_START,
+    CHANNEL_START,
     COLUMNS,
+    MOMENTS_BLOCK,
     NORMALISED,
+    PLACES_START,
     REGULAR_ROWS,
-    ROW,
-    SUM_COLUMNS,
-    SUM_ROWS,
+    ROW_BACK,
+    ROWS_BACK_START,
+    ROWS_START,
+    STREAM,
     SUMMED_COLUMNS,
     TRANSFORMED,
     TWICE_READ,
+    UNROLLED,
+    WARP_ELEMENT,
     WARP_ROW,
     by_channel,
+    bytes_of,
+    down_seconds,
     indexed,
+    row_seconds,
+    wave_cycles,
 )
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
 from meshcast.programs.pytorch.recorded import AtenOp, View
 from meshcast.programs.pytorch.reduce_shapes import ROUND, SharedSum, shared_sum
 
+_BESIDE = 1 << 30  # storages of a call that its recording does not know are numbered from here
 _WARP = 1024  # elements of a row up to which a warp does it (`PersistentSoftmax.cuh`)
 
 
@@ -82,7 +95,7 @@ def summed(name: str, view: View, dims: tuple[int, ...], gives: tuple[View, ...]
         stages=(Arithmetic(ops=ops, shape=view.shape, reduced=dims),),
         share=REGULAR_ROWS if rows else SUMMED_COLUMNS,
         block_cycles=way.rounds * ROUND,
-        wait_cycles=way.waits,
+        wait_cycles=way.waits + (wave_cycles(way.blocks) if rows else 0.0),
     )
 
 
@@ -101,6 +114,9 @@ def _rows(
         rows = view.elements // max(1, length)
         stages = [Arithmetic(ops=("multiply",), shape=view.shape, reduced=dims) for _ in range(reductions)]
         warps = softmax and length <= _WARP
+        extra = 0.0 if softmax else row_seconds(rows, length, view.dtype)
+        if warps and "backward" not in op.name:  # whose warps keep up with memory
+            extra = rows * (WARP_ROW + length * WARP_ELEMENT)
         yield Launch(
             name=op.name,
             form="reduce",
@@ -108,7 +124,7 @@ def _rows(
             gives=op.gives,
             stages=(*stages, Arithmetic(ops=ops, shape=view.shape)),
             share=1.0 if warps else share,
-            extra=rows * (WARP_ROW if warps else ROW if not softmax else 0.0),
+            extra=extra,
         )
 
     return launches
@@ -138,7 +154,7 @@ def _layer_norm_backward(op: AtenOp) -> Iterator[Launch]:
         gives=op.gives[:1],
         stages=stages,
         share=0.95,
-        extra=rows * ROW / 2,
+        extra=ROWS_BACK_START + rows * ROW_BACK,
     )
     if len(op.gives) > 1:
         wide = tuple(each for each in op.takes if each.elements == view.elements)
@@ -149,15 +165,16 @@ def _layer_norm_backward(op: AtenOp) -> Iterator[Launch]:
             takes=wide,
             gives=made.gives,
             stages=made.stages,
-            share=COLUMNS / 1.5,
-            extra=SUM_COLUMNS / 2,
+            extra=down_seconds(rows, view.shape[-1], bytes_of(wide)),
         )
 
 
 def _group_norm(op: AtenOp) -> Iterator[Launch]:
     view = op.takes[0]
     made = summed("RowwiseMoments", view, tuple(range(1, len(view.shape))), op.gives[1:] or op.gives)
-    yield replace(made, extra=SUM_ROWS if view.elements > 1 << 16 else 0.0, block_cycles=0.0, wait_cycles=0.0)
+    groups = max(1, op.gives[1].elements) if len(op.gives) > 1 else view.shape[0]
+    waits = max(0.0, view.bytes / groups / MOMENTS_BLOCK - view.bytes / STREAM)
+    yield replace(made, extra=ROWS_START + waits, block_cycles=0.0, wait_cycles=0.0)
     yield _placed(pointwise(op.name, op.takes, op.gives[:1], ("subtract", "multiply", "add")))
 
 
@@ -174,6 +191,7 @@ def _batch_norm(op: AtenOp) -> Iterator[Launch]:
     training = op.told.get("training", True) and "no_training" not in op.name
     if training and _normalised_by_cudnn(view):
         share, extra = by_channel(view, "cudnn")
+        extra += CHANNEL_START
         yield Launch(
             name="bn_fw_tr",
             form="reduce",
@@ -197,7 +215,7 @@ def _batch_norm(op: AtenOp) -> Iterator[Launch]:
             gives=statistics,
             stages=(Arithmetic(ops=("subtract", "multiply"), shape=view.shape, reduced=dims),),
             share=share,
-            extra=extra,
+            extra=extra + CHANNEL_START,
         )
         if half:
             yield pointwise("batch_norm_update_stats", statistics[:1], statistics[:1], ("multiply", "add"))
@@ -208,6 +226,7 @@ def _batch_norm(op: AtenOp) -> Iterator[Launch]:
         gives=op.gives[:1],
         stages=(Arithmetic(ops=("subtract", "multiply", "multiply", "add")),),
         share=1.0 if last else TRANSFORMED if half else NORMALISED,
+        extra=PLACES_START,
     )
 
 
@@ -233,7 +252,7 @@ def _batch_norm_backward(op: AtenOp) -> Iterator[Launch]:
             Arithmetic(ops=("multiply", "subtract", "multiply"), shape=view.shape),
         ),
         share=share,
-        extra=extra,
+        extra=extra + CHANNEL_START,
     )
 
 
@@ -261,21 +280,36 @@ def _scan(op: AtenOp) -> Iterator[Launch]:
     yield _placed(pointwise(op.name, op.takes[:1], op.gives, ("add", "add")))
 
 
+def _safe_softmax(op: AtenOp) -> Iterator[Launch]:
+    """A softmax with zeros where a whole row is masked (`SoftMax.cpp`): which elements are, which rows, and a choice."""
+    view, out = op.takes[0], op.gives[0]
+    dim = int(op.told.get("dim", -1)) % max(1, len(view.shape))
+    shape = tuple(1 if d == dim else n for d, n in enumerate(view.shape))
+    masked, rows = (_truths(_BESIDE + 2 * out.storage + i, each) for i, each in enumerate((view.shape, shape)))
+    yield from ROWS["_softmax"](replace(op, name="_softmax"))
+    yield replace(pointwise("eq", (view,), (masked,), ("compare",)), share=UNROLLED, extra=CAST_START)
+    yield from summing("all", masked, (dim,), (rows,))
+    yield _placed(pointwise("where", (rows, out), (out,), ("select",)))
+
+
+def _truths(storage: int, shape: tuple[int, ...]) -> View:
+    return View(storage, shape, tuple(math.prod(shape[d + 1 :]) for d in range(len(shape))), "bool")
+
+
 def _placed(made: Launch) -> Launch:
     """An elementwise kernel that computes every element's place, so that no operand is read against its order."""
-    return replace(made, share=indexed(made.takes, made.gives), turned=False)
+    return replace(made, share=indexed(made.takes, made.gives), turned=False, extra=PLACES_START)
 
 
 _SOFTMAX = ("subtract", "exponential", "divide")
 ROWS: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
     **dict.fromkeys(SUMS, _reduction),
-    **dict.fromkeys(
-        ("_softmax", "_safe_softmax", "_log_softmax"), _rows(_SOFTMAX, reductions=2, softmax=True, share=TWICE_READ)
-    ),
+    **dict.fromkeys(("_softmax", "_log_softmax"), _rows(_SOFTMAX, reductions=2, softmax=True, share=TWICE_READ)),
     **dict.fromkeys(
         ("_softmax_backward_data", "_log_softmax_backward_data"),
         _rows(("multiply", "subtract", "multiply"), softmax=True),
     ),
+    "_safe_softmax": _safe_softmax,
     "native_layer_norm": _rows(("subtract", "multiply", "multiply", "add"), reductions=2, share=1.0),
     "_fused_rms_norm": _rows(("multiply", "multiply"), share=1.0),
     **dict.fromkeys(("native_layer_norm_backward", "_fused_rms_norm_backward"), _layer_norm_backward),

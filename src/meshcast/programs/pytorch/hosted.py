@@ -1,36 +1,55 @@
-"""What the host does before each launch, as counts of `workload.HOST_WORK`; free of torch."""
+"""What the host does before each launch, as counts of `base.HOST_WORK`; free of torch."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
+from meshcast.base import HOST_WORK
 from meshcast.programs.pytorch.launched import Launch
 from meshcast.programs.pytorch.recorded import Recording
 
-# Views, calls, modules, casts, compiled kernels, library calls, parameters, waits, convolutions, gradients, graphs.
 Work = tuple[int, ...]
-_NONE: Work = (0,) * 8  # what is left out at the end is not done
+_BACKWARD_GRAPH = (
+    2  # entries of a graph as the forward pass has that the backward pass's takes: autograd's node and its own checks
+)
+_PLACES = {name: i for i, name in enumerate(HOST_WORK)}
+
+
+def work_of(**counts: int) -> Work:
+    """Counts by name in the order of `HOST_WORK`; what is left out at the end is not done."""
+    done = {_PLACES[name]: count for name, count in counts.items() if count}
+    return tuple(done.get(i, 0) for i in range(1 + max(done, default=-1)))
 
 
 def eager_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
-    """Of calls one by one: those that launch nothing are done before the next one that does."""
+    """Of calls one by one: those that launch nothing are done before the next one that does.
+
+    Calls of a step that is trained make autograd's nodes in the forward pass; in the backward pass autograd's own thread calls,
+    without Python, and adds each gradient to its parameter.
+    """
     first: dict[int, int] = {}
     for i, launch in enumerate(launches):
         first.setdefault(launch.op, i)
-    work = [_NONE] * len(launches)
-    views = modules = waits = 0
-    parameters = _parameters(recording)
+    work = [work_of()] * len(launches)
+    trained = any(op.phase == "backward" for op in recording.ops)
+    counts: Counter[str] = Counter()
+    parameters = gradients = _parameters(recording)
     for number, op in enumerate(recording.ops):
-        modules, waits = modules + op.modules, waits + op.waits
+        counts["module"] += op.modules
+        counts["wait"] += op.waits
+        kind = "returned" if op.phase == "backward" else "call" if trained else "plain"
         if number not in first:
-            views += 1
+            counts["view" if kind == "call" else f"{kind}_view"] += 1
             continue
-        updated = 0
+        counts[kind] += 1
+        counts["cast"] += op.cast
+        if op.phase == "backward":
+            counts["accumulated"], gradients = gradients, 0
         if op.phase == "optimizer":
-            updated, parameters = parameters, 0
-        work[first[number]] = (views, 1, modules, int(op.cast), 0, 0, updated, waits)
-        views = modules = waits = 0
+            counts["parameter"], parameters = parameters, 0
+        work[first[number]] = work_of(**counts)
+        counts.clear()
     return work
 
 
@@ -43,20 +62,27 @@ def compiled_host(recording: Recording, launches: Sequence[Launch]) -> list[Work
     before: int | None = None
     entered = {"optimizer"}  # the passes that have begun
     parameters = _parameters(recording)
+    gradients = guards = parameters
     plans = _plans(launches)
     for launch in launches:
         phase = recording.ops[launch.op].phase
         fused = launch.name.startswith("triton")
         again = launch.op == before and not fused
-        eager = phase == "optimizer"
-        updated = 0
-        if eager:
-            updated, parameters = parameters, 0
-        planned = plans[launch.op] if not again and not fused else 0
-        library = not fused and not eager and not again and not planned
-        graphs = int(phase not in entered)
-        entered.add(phase)
-        work.append((0, int(eager and not again), 0, 0, int(fused), int(library), updated, 0, planned, updated, graphs))
+        counts: Counter[str] = Counter()
+        if phase not in entered:
+            entered.add(phase)
+            counts["graph"] = 1 if phase == "forward" else _BACKWARD_GRAPH
+            counts["guarded"], guards = guards, 0
+        if fused:
+            counts["compiled"] = 1
+        elif phase == "optimizer":
+            counts["call"] = int(not again)
+            counts["gradient"], gradients = gradients, 0
+            counts["parameter"], parameters = parameters, 0
+        elif not again:
+            counts["convolution"] = plans[launch.op]
+            counts["library"] = int(not plans[launch.op])
+        work.append(work_of(**counts))
         before = launch.op
     return work
 

@@ -15,6 +15,7 @@ Free of torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from itertools import count
 from meshcast.programs.pytorch.allocator import WORKSPACE, Event, call_workspace, rounded, told, worst
 from meshcast.programs.pytorch.code_shapes import CUDNN
 from meshcast.programs.pytorch.eager import eager_launches
-from meshcast.programs.pytorch.eager_libraries import depthwise_by_cudnn
+from meshcast.programs.pytorch.eager_libraries import by_cudnn, depthwise_by_cudnn, grouped_share
 from meshcast.programs.pytorch.fusing import KernelGroup, fused
 from meshcast.programs.pytorch.image_layouts import channels_last_pays
 from meshcast.programs.pytorch.kept import kept_results
@@ -32,7 +33,16 @@ from meshcast.programs.pytorch.padded import timed_rows
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
 from meshcast.programs.pytorch.recorded import BYTES, Recording, View
 from meshcast.programs.pytorch.repeats import with_repeats
-from meshcast.programs.pytorch.triton_code import arithmetic_seconds, drawing_seconds, streaming_share
+from meshcast.programs.pytorch.triton_code import (
+    POINTWISE_START,
+    SUM_START,
+    VARIANCE_PARTS,
+    arithmetic_seconds,
+    drawing_seconds,
+    pooling_seconds,
+    streaming_share,
+    summing_seconds,
+)
 
 _READS = 4  # of a loop with several readers, more than which it gets memory of its own (`realize_reads_threshold`)
 _ALL_READS = 8  # of any loop (`realize_acc_reads_threshold`)
@@ -74,6 +84,8 @@ class Compiled:
             return True
         if not piece.users or any(user.kind == "library" for user in piece.users):
             return True
+        if piece.windowed and piece.name.endswith("backward") and "max" in piece.name:
+            return True  # its windows' comparisons are more than `_STEPS` operations
         reads = len(self.reads(piece))
         if reads > 1 and any(user.windowed for user in piece.users):
             return True
@@ -168,16 +180,27 @@ class Compiled:
         extra = rows * SHORT_ROW if rows and wide.elements < 256 * rows else 0.0
         computed = {each.number: each for piece in group.pieces for each in (piece, *self._computed_in(piece))}
         draws = sum(piece.fixed for piece in computed.values())
+        done = [op for piece in computed.values() for op in piece.ops if not piece.fixed]
+        operands = len(takes) + len(gives)
         if sums:
-            extra += draws * drawing_seconds(wide.elements)
+            extra += SUM_START + draws * drawing_seconds(wide.elements)
+            seconds = summing_seconds(wide.elements, done, operands=operands, variance=any(map(_varies, sums)))
         else:
-            done = [op for piece in computed.values() for op in piece.ops if not piece.fixed]
-            share = min(share, streaming_share(takes, gives, arithmetic_seconds(wide.elements, done, draws=draws)))
+            extra += POINTWISE_START
+            seconds = arithmetic_seconds(wide.elements, done, draws=draws, operands=operands)
+        seconds = max(seconds, sum(self._pooling(piece) for piece in computed.values() if piece.windowed))
+        share = min(share, streaming_share(takes, gives, seconds))
         launch = Launch(
             name=name, form="reduce" if sums else "pointwise", takes=tuple(takes), gives=tuple(gives), stages=tuple(stages),
             share=share, extra=extra, op=first.place, renews=self._renewed(group, inside),
         )  # fmt: skip
         return [launch, *(part for piece in sums for part in self._summed_again(piece, gives))]
+
+    def _pooling(self, piece: LoopPiece) -> float:
+        """Seconds of a window over images."""
+        told = self._recording.ops[piece.place].told.get("kernel_size") or (1, 1)
+        taps = math.prod(told) if len(told) > 1 else told[0] ** 2
+        return pooling_seconds(piece.name, piece.elements, taps, places=len(piece.gives) > 1 and bool(piece.users))
 
     def _renewed(self, group: KernelGroup, inside: set[int]) -> frozenset[int]:
         """What results may be written over: what the loop that makes one reads itself (`decide_inplace_update`)."""
@@ -197,7 +220,8 @@ class Compiled:
                 partial = View(next(self._partial), (parts * piece.left,), (1,), "float32")
                 yield Launch(
                     name="triton_per_fused_sum", form="pointwise", takes=(partial,), gives=(small[number % len(small)],),
-                    stages=(Arithmetic(ops=("add",)),), extra=_MET, op=piece.place,
+                    stages=(Arithmetic(ops=("add",)),), extra=_MET + (VARIANCE_PARTS if _varies(piece) else 0.0),
+                    op=piece.place,
                 )  # fmt: skip
 
     def _is_written(self, piece: LoopPiece, inside: set[int]) -> bool:
@@ -253,6 +277,11 @@ class Compiled:
         return told(arguments, worst(events, real, ignored=recording.held) + threads * WORKSPACE)
 
 
+def _varies(piece: LoopPiece) -> bool:
+    """Whether a sum is a mean with its variance, of channels or of more than a row."""
+    return "backward" not in piece.name and any(word in piece.name for word in ("batch_norm", "group_norm", "var"))
+
+
 def _scattered(view: View) -> bool:
     """Whether a tensor is read in another order than it lies in."""
     return view.elements > 1 << 16 and not view.contiguous and 0 not in view.strides
@@ -266,5 +295,7 @@ def _compiled_call(launch: Launch, *, channels_last: bool) -> Launch:
     if launch.name.startswith("conv_depthwise") and launch.told and channels_last:
         return replace(depthwise_by_cudnn(launch), name=name)
     if launch.form == "convolution" and channels_last:
-        return replace(launch, name=name, share=CUDNN)  # no rows of pixels that could lie badly
+        # No rows of pixels that could lie badly.
+        share = CUDNN[by_cudnn(launch.told, launch.takes[0], last=True)] * grouped_share(launch.told)
+        return replace(launch, name=name, share=share)
     return replace(launch, name=name)

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from meshcast.base import UnsupportedError, UsageError
 from meshcast.programs.pytorch.cuda_choices import Casts, as_on_cuda
+from meshcast.programs.pytorch.host_tensors import HostTensors
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
 
@@ -45,6 +46,7 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
         self._drawn: set[int] = set()  # single random numbers, and what was made of them alone
         self.on = False
         self.modules = 0  # called since the last operator
+        self.host: HostTensors | None = None  # which tensors are the host's, where that is followed
 
     def called(self, *_: Any) -> None:
         """Notes that a module is called."""
@@ -67,10 +69,16 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
             int(tensor.storage_offset()),
         )
 
+    def waits(self) -> None:
+        """Notes that the host waits for the device."""
+        if self.on:
+            self.ops.append(AtenOp(name="wait", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
+
     def _answer(self, tensor: Any) -> Any:
         """What the host reads of a tensor without values: of random numbers the middle, of truths yes; else None."""
         view = self.view(tensor)
-        self.ops.append(AtenOp(name="item", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
+        if self.host is None or not self.host.holds(tensor):
+            self.waits()
         if view.storage in self._drawn:  # such as whether a layer is dropped
             return tensor.dtype != torch.bool and 0.5
         return True if tensor.dtype == torch.bool else None  # such as whether a mask masks nothing
@@ -108,7 +116,7 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
                 takes=tuple(view for _, view in takes),
                 gives=tuple(gives) if new or not written else tuple(written),
                 told={name: _plain(value) for name, value in named if not isinstance(value, torch.Tensor)},
-                shares=name in _NOTHING or not (new or written),
+                shares=name in _NOTHING or not (new or written) or (self.host is not None and self.host.computing),
                 frees=frees,
                 place=tuple(name for name, _ in takes),
                 modules=self.modules,
@@ -200,6 +208,10 @@ def record(
             _make_state(optimizer)
             state = [leaf for each in optimizer.state.values() for leaf in pytree.tree_leaves(each)]
             held.update({notes.view(leaf).storage: "state" for leaf in state if torch.is_tensor(leaf)})
+        if (
+            not compiled
+        ):  # Inductor makes on the device what a graph makes on the host for it (`move_constructors_to_gpu`)
+            notes.host = stack.enter_context(HostTensors(notes.waits))
         for each in module.modules():
             stack.callback(each.register_forward_pre_hook(notes.called).remove)
         notes.on = True

@@ -29,11 +29,12 @@ PARTS = 7300.0  # cycles of a part written, fenced and counted, and of what the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedSum:
-    """Rounds of loads that a thread takes, and those of the block that adds parts up (0: there are none)."""
+    """Rounds of loads of a thread, those of the block that adds parts up (0: there are none), and how many blocks there are."""
 
     rows: bool
     rounds: int
     part_rounds: int
+    blocks: int = 1  # that sums are divided over, parts counted apart
 
     @property
     def waits(self) -> float:
@@ -64,7 +65,8 @@ def shared_sum(outputs: int, inputs: int, *, rows: bool) -> SharedSum:
     if parts > 1:
         values = _over(values, parts)
     adding = width * height if rows else height
-    return SharedSum(rows=rows, rounds=_over(values, AT_ONCE), part_rounds=_over(parts, adding) if parts > 1 else 0)
+    added = _over(parts, adding) if parts > 1 else 0
+    return SharedSum(rows=rows, rounds=_over(values, AT_ONCE), part_rounds=added, blocks=blocks)
 
 
 def _over(a: int, b: int) -> int:

@@ -103,8 +103,8 @@ def kept_ops(
     if not fusible:
         return frozenset()
     queue = _Queue(ops, operands, fusible, readers, known, spoiled, tensors, least)
-    for reduction, end in diamonds.items():
-        queue.close(reduction, end)
+    if diamonds:
+        queue.close(diamonds)
     return queue.run()
 
 
@@ -196,40 +196,39 @@ class _Queue:
         window = op.cost.geometry
         return elements * math.prod(window.window) if isinstance(window, Window) else elements
 
-    def close(self, reduction: int, end: int) -> None:
-        """Makes one kernel of the reduction of a diamond and what follows it up to its end: all of a row is at hand there."""
-        place = reduction
-        made = self._made()
-        while place != end and (kernel := self._kernels.get(place)) is not None:
-            value = self._ops[place].results[0]
-            following = made.get(value, ())
-            if len(following) != 1:
-                return
-            (reader,) = following
-            into = self._kernels[reader]
-            into.rows = True
-            into.asked.pop(value)
-            into.places.pop(value, None)
-            for other, count in kernel.asked.items():
-                into.asked[other] = max(count, into.asked.get(other, 0.0))
-                into.places.pop(other, None)
-                if other in self._readers:
-                    self._readers[other].discard(place)
-                    self._readers[other].add(reader)
-            into.cycles += kernel.cycles
-            into.copies += kernel.copies
-            self._settle(into)
-            self._forget(place, value)
-            del self._kernels[place]
-            place = reader
-
-    def _made(self) -> dict[int, set[int]]:
-        """The kernels that read each value."""
-        found: dict[int, set[int]] = {}
+    def close(self, diamonds: Mapping[int, int]) -> None:
+        """Makes one kernel of the reduction of each diamond and what follows it up to its end: all of a row is at hand there."""
+        following: dict[int, list[int]] = {}
         for place, kernel in self._kernels.items():
             for value in kernel.asked:
-                found.setdefault(value, set()).add(place)
-        return found
+                following.setdefault(value, []).append(place)
+        for reduction, end in diamonds.items():
+            place = reduction
+            while place != end and place in self._kernels:
+                value = self._ops[place].results[0]
+                reading = [reader for reader in following.get(value, ()) if value in self._kernels[reader].asked]
+                if len(reading) != 1:
+                    break
+                self._close(place, value, reading[0])
+                for other in self._kernels[reading[0]].asked:
+                    following[other] = [reading[0] if reader == place else reader for reader in following[other]]
+                place = reading[0]
+
+    def _close(self, place: int, value: int, reader: int) -> None:
+        kernel, into = self._kernels.pop(place), self._kernels[reader]
+        into.rows = True
+        into.asked.pop(value)
+        into.places.pop(value, None)
+        for other, count in kernel.asked.items():
+            into.asked[other] = max(count, into.asked.get(other, 0.0))
+            into.places.pop(other, None)
+            if other in self._readers:
+                self._readers[other].discard(place)
+                self._readers[other].add(reader)
+        into.cycles += kernel.cycles
+        into.copies += kernel.copies
+        self._settle(into)
+        self._forget(place, value)
 
     def _forget(self, place: int, value: int) -> None:
         self._waiting.discard(place)
@@ -300,38 +299,56 @@ class _Queue:
         """Seconds that a reader gains if an op is inside it; None where that cannot be."""
         if into.rows and not is_indexable(self._ops[place]):
             return None
-        places, asked = into.places.get(value), into.asked
-        if places is None and not kernel.places:
-            # Arithmetic at the root's place alone, as mostly: what both read is loaded once.
-            if len(asked) + len(kernel.asked) > MAX_VALUES or into.copies + kernel.copies > MAX_COPIES:
-                return None
-            if into.narrow is None and kernel.loaded <= into.loaded and place not in self._spoiled:
-                reads_s = into.reads_s - into.times[value]
-                elements = into.elements
-                for other in kernel.asked:
-                    if other not in asked:
-                        reads_s += self._read_s(into, other, elements)
-                    elif other in into.places and _ROOT not in into.places[other]:
-                        reads_s += self._read_s(into, other, asked[other] + elements) - into.times[other]
-                computing = (kernel.cycles * elements / kernel.elements + into.cycles) / into.rates[0]
-                moving = reads_s + into.written_s
-                return into.seconds - (computing + moving - OVERLAP * min(computing, moving))
-        found, share, copies = self._joined(kernel, value, into)
-        more = sum([other not in asked for other in found])
-        if len(asked) - 1 + more > MAX_VALUES or into.copies + kernel.copies * copies > MAX_COPIES:
+        asked, times, places = into.asked, into.times, into.places
+        where, count = places.get(value), asked[value]
+        copies = kernel.copies if where is None else kernel.copies * sum([times for _, times in where.values()])
+        if into.copies + copies > MAX_COPIES:
             return None
-        rates, loaded = self._rates(found, into), self._loaded(place, kernel, into)
-        reads_s = 0.0 if rates is not into.rates or loaded > into.loaded else into.reads_s - into.times[value]
-        anew = not reads_s
-        for other, where in found.items():
-            reads_s += self._read_s(into, other, _total(where), rates, loaded) - (
-                0.0 if anew else into.times.get(other, 0.0)
-            )
+        rates = into.rates if into.narrow is None else self._rates(kernel.asked, into)
+        loaded = self._loaded(place, kernel, into) if kernel.loaded > 1 or place in self._spoiled else into.loaded
+        anew = rates is not into.rates or loaded > into.loaded
+        reads_s = 0.0 if anew else into.reads_s - times[value]
+        from_memory, cached, sizes = rates[1] / loaded, rates[2], self._sizes
+        share, more = count / kernel.elements, -1
+        for other, own in kernel.asked.items():
+            before, inside = asked.get(other), kernel.places.get(other)
+            if inside is None:
+                total = self._beside(where, count, other, into)
+            elif _ROOT in inside:
+                total = self._beside(where, count, other, into) + (own - inside[_ROOT][0]) * share
+            else:
+                total = own * share
+            if before is None:
+                more += 1
+            elif total or anew:
+                total += before
+                reads_s -= 0.0 if anew else times[other]
+            else:
+                continue
+            width, size = sizes[other]
+            total *= width
+            if total <= size:
+                reads_s += total / from_memory
+            else:
+                reads_s += size / from_memory + (total - size) / again_rate(size, cached, from_memory)
+        if len(asked) + more > MAX_VALUES:
+            return None
         if anew:
-            for other, count in asked.items():
-                if other != value and other not in found:
-                    reads_s += self._read_s(into, other, count, rates, loaded)
+            for other, own in asked.items():
+                if other != value and other not in kernel.asked:
+                    reads_s += self._read_s(other, own, rates, loaded)
         return into.seconds - _seconds((kernel.cycles * share + into.cycles) / rates[0], reads_s + into.written_s)
+
+    def _beside(self, where: _Places | None, count: float, other: int, into: _Kernel) -> float:
+        """Elements that a reader asks for of a value, beside those that it does, at the places of another; `None`: its root."""
+        if other not in into.asked:
+            return count
+        there = into.places.get(other)
+        if where is None:
+            return 0.0 if there is None or _ROOT in there else count
+        return sum(
+            [asked for place, (asked, _) in where.items() if (place != _ROOT if there is None else place not in there)]
+        )
 
     def _joined(self, kernel: _Kernel, value: int, into: _Kernel) -> tuple[dict[int, _Places], float, float]:
         """Where a reader asks for what an op reads once it is inside, how often it is computed, and in how many copies."""
@@ -368,14 +385,16 @@ class _Queue:
     def _fuse(self, place: int, kernel: _Kernel, value: int, reader: int) -> None:
         into = self._kernels[reader]
         found, share, copies = self._joined(kernel, value, into)
-        if (rates := self._rates(found, into)) is not into.rates:
-            into.rates, into.narrow = rates, None
-        into.loaded = self._loaded(place, kernel, into)
+        rates, loaded = self._rates(found, into), self._loaded(place, kernel, into)
+        if anew := rates is not into.rates or loaded > into.loaded:
+            into.rates, into.loaded = rates, loaded
+            into.narrow = None if rates is into.narrow else into.narrow
         into.rows = into.rows or kernel.rows
-        del into.asked[value]
+        del into.asked[value], into.times[value]
         into.places.pop(value, None)
         for other, where in found.items():
-            into.asked[other] = _total(where)
+            total = into.asked[other] = _total(where)
+            into.times[other] = self._read_s(other, total, rates, loaded)
             if len(where) == 1 and _ROOT in where:
                 into.places.pop(other, None)
             else:
@@ -386,21 +405,20 @@ class _Queue:
             self._next += 1
             into.order = self._next
         into.gains.clear()
-        self._settle(into)
+        self._settle(into, anew=anew)
 
-    def _settle(self, kernel: _Kernel) -> None:
-        """Works out a kernel's time."""
-        kernel.times = {value: self._read_s(kernel, value, count) for value, count in kernel.asked.items()}
+    def _settle(self, kernel: _Kernel, *, anew: bool = True) -> None:
+        """Works out a kernel's time; `anew`: with those of all that it reads."""
+        if anew:
+            rates, loaded = kernel.rates, kernel.loaded
+            kernel.times = {value: self._read_s(value, count, rates, loaded) for value, count in kernel.asked.items()}
         kernel.reads_s = sum(kernel.times.values())
         kernel.seconds = _seconds(kernel.cycles / kernel.rates[0], kernel.reads_s + kernel.written_s)
 
-    def _read_s(
-        self, kernel: _Kernel, value: int, count: float, rates: Rates | None = None, loaded: float = 0.0
-    ) -> float:
+    def _read_s(self, value: int, count: float, rates: Rates, loaded: float) -> float:
         """Seconds to load so many elements: each of the array's bytes once from memory, what is loaded again from a cache."""
-        rates = rates or kernel.rates
         width, size = self._sizes[value]
-        total, from_memory = count * width, rates[1] / (loaded or kernel.loaded)
+        total, from_memory = count * width, rates[1] / loaded
         if total <= size:
             return total / from_memory
         return size / from_memory + (total - size) / again_rate(size, rates[2], from_memory)

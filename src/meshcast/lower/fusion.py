@@ -102,9 +102,11 @@ class _Sweep:
         self._rows = row_statistics(ops, operands, tensors) if rows else {}
         self._has_windows = OpKind.WINDOW in kinds
         producers: list[int] = []  # places of those that readers may compute
+        windows = rules.joining & {OpKind.WINDOW}
         readers, pinned, sources = self._readers, self._pinned, self._sources
         for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
-            if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
+            expanded = kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)
+            if (kind in FUSIBLE_PRODUCERS or (kind in windows and not expanded)) and len(op.results) == 1:
                 cost = op.cost
                 total = 0
                 for value, size in zip(read, cost.operand_bytes, strict=False):
@@ -116,7 +118,7 @@ class _Sweep:
                 pinned.update(op.results)
             if kind in PRODUCTS:
                 self._products.add(index)
-            if kind not in rules.consumers or (kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)):
+            if kind not in rules.consumers or expanded:
                 pinned.update(read)
                 continue
             if kind in IN_PLACE:

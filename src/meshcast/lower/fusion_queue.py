@@ -150,6 +150,8 @@ class _Queue:
         cycles = self._cycles.get(alike)
         if cycles is None or kind is OpKind.MOVE:  # a join's goes by its shape
             cycles = self._cycles[alike] = cycles_of(op, tensors, by_constant=by_constant)
+        if isinstance(cost.geometry, Window):
+            cycles *= math.prod(cost.geometry.window)
         narrow = reduction and any([self._width(value) < _NARROW for value in operands])
         rates = self._loop_rates.get(space) if not reduction else None
         if rates is None:

@@ -193,10 +193,17 @@ class _Queue:
             return space
         if kind in IN_PLACE:
             return whole
+        if kind is OpKind.MOVE and self._is_widened(op):
+            return elements
         if kind is OpKind.MOVE or (kind is OpKind.GATHER and is_index(value, self._operands[place], self._tensors)):
             return min(elements, whole)
         window = op.cost.geometry
         return elements * math.prod(window.window) if isinstance(window, Window) else elements
+
+    def _is_widened(self, op: Op) -> bool:
+        """Whether windows alone read a pad: XLA pads inside the window then, and counts what it pads as if it were asked for."""
+        readers = self._readers.get(op.results[0], ()) if op.name.endswith("pad") else ()
+        return bool(readers) and all([self._ops[reader].cost.kind is OpKind.WINDOW for reader in readers])
 
     def close(self, diamonds: Mapping[int, int]) -> None:
         """Makes one kernel of the reduction of each diamond and what follows it up to its end: all of a row is at hand there."""

@@ -21,18 +21,17 @@ done with its result on the way out, and a reduction is always the root of its k
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-from meshcast.lower.coalescing import ORDERLY, spoiled_reads
+from meshcast.lower.coalescing import spoiled_reads
 from meshcast.lower.constants import known_values
 from meshcast.lower.diamonds import diamonds
+from meshcast.lower.fusion_queue import kept_ops
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
-from meshcast.lower.fusion_times import Reads, Repeating, Work, cycles_of, root_rates, takes_in, work_of_values
-from meshcast.lower.growing import ASKING_OTHERWISE, Growing, Predicate, asked_elements, is_indexable
+from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import complicated_values, epilogue_fits
 from meshcast.lower.rewriting import KEPT_ROW, turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
-from meshcast.lower.single_exits import single_exits
 from meshcast.workload import Op, OpKind, Reduction, Tensor
 
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
@@ -87,7 +86,6 @@ class _Sweep:
         self._joining = (FUSIBLE_PRODUCERS | rules.joining) - rules.alone
         self._limited = bool(rules.tensors)  # whether kernels may read so many tensors only
         self._operands = operands
-        self._members = ops, operands
         self._tensors = tensors
         self._pinned = set(live_out)  # values that must be in memory
         self._readers: dict[int, list[int]] = {}
@@ -100,31 +98,27 @@ class _Sweep:
         self._known = known_values(ops, operands, tensors)
         self._diamonds = diamonds(ops, operands, live_out, self._known.splats, tensors) if rules.timed else {}
         self._closed = frozenset(self._diamonds.values())
-        closing = self._diamonds if rules.timed else None
-        rows = OpKind.REDUCE in rules.joining and OpKind.REDUCE in kinds
-        self._rows = row_statistics(ops, operands, tensors, closing) if rows else {}
+        rows = OpKind.REDUCE in rules.joining and OpKind.REDUCE in kinds and not rules.timed
+        self._rows = row_statistics(ops, operands, tensors) if rows else {}
         self._has_windows = OpKind.WINDOW in kinds
-        self._joins = rules.timed and OpKind.MOVE in kinds
-        self._reads: dict[int, Reads] = {}  # place -> operands with the bytes that each can be had for
-        self._spoiled = spoiled_reads(ops, operands, tensors) if rules.timed else {}
+        producers: list[int] = []  # places of those that readers may compute
+        windows = rules.joining & {OpKind.WINDOW}
         readers, pinned, sources = self._readers, self._pinned, self._sources
         for index, (op, kind, read) in enumerate(zip(ops, kinds, operands, strict=True)):
-            if kind in FUSIBLE_PRODUCERS and len(op.results) == 1:
+            expanded = kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)
+            if (kind in FUSIBLE_PRODUCERS or (kind in windows and not expanded)) and len(op.results) == 1:
                 cost = op.cost
-                reads = []
                 total = 0
                 for value, size in zip(read, cost.operand_bytes, strict=False):
                     least = sources.get(value, size)
-                    least = least if least < size else size
-                    reads.append((value, least))
-                    total += least
-                self._reads[index] = reads
+                    total += least if least < size else size
+                producers.append(index)
                 sources[op.results[0]] = total if total < cost.written_bytes else cost.written_bytes
             if op.name == KEPT_ROW:
                 pinned.update(op.results)
             if kind in PRODUCTS:
                 self._products.add(index)
-            if kind not in rules.consumers or (kind is OpKind.WINDOW and op.name.endswith(_EXPANDED)):
+            if kind not in rules.consumers or expanded:
                 pinned.update(read)
                 continue
             if kind in IN_PLACE:
@@ -135,7 +129,8 @@ class _Sweep:
                 else:
                     readers[value] = [index]
 
-        self._work = self._work_of_values() if rules.timed else {}
+        self._kept = self._kept_ops(producers) if rules.timed else frozenset()
+        self._producers = frozenset(producers)
         self._complicated: set[int] = set()
         if OpKind.GEMM in kinds and rules.plain_epilogues:
             producing = [kind in FUSIBLE_PRODUCERS for kind in self._kinds]
@@ -152,21 +147,28 @@ class _Sweep:
             asked: Asked = {}
             if self._fuses(index, users, owners, asked) and (not self._limited or self._have_room(owners, index)):
                 self._roots[index] = owners
-                operands = self._operands[index]
-                asks = bool(operands) and kind in self._rules.consumers  # else nothing that it reads will ask
-                # Each operand at a place of its own, where it moves elements or is joined.
-                elsewhere = kind is not OpKind.ELEMENTWISE or (self._joins and self._is_read_by(users, OpKind.MOVE))
-                own = frozenset((index,)) if asks and elsewhere else _NOBODY
-                growing = self._growing
-                for root in owners:
-                    fusion = growing.get(root) or self._fusion(root)
-                    fusion.add(op, operands)
-                    if asks:
-                        found = asked.get(root) or self._asked(users, root, fusion)
-                        fusion.asking[index] = (own, found[1]) if elsewhere else found
+                self._join(index, users, owners, asked)
                 return owners
         own = self._roots[index] = frozenset((index,))
         return own
+
+    def _join(self, index: int, users: Sequence[int], owners: frozenset[int], asked: Asked) -> None:
+        """An op is computed by fusions from now on."""
+        op, operands, growing = self._ops[index], self._operands[index], self._growing
+        if self._rules.timed:
+            for root in owners:
+                (growing.get(root) or self._fusion(root)).add(op, operands)
+            return
+        kind = self._kinds[index]
+        asks = bool(operands) and kind in self._rules.consumers  # else nothing that it reads will ask
+        elsewhere = kind is not OpKind.ELEMENTWISE  # each operand at a place of its own, where it moves elements
+        own = frozenset((index,)) if asks and elsewhere else _NOBODY
+        for root in owners:
+            fusion = growing.get(root) or self._fusion(root)
+            fusion.add(op, operands)
+            if asks:
+                found = asked.get(root) or self._asked(users, root, fusion)
+                fusion.asking[index] = (own, found[1]) if elsewhere else found
 
     def _users(self, op: Op) -> Sequence[int]:
         """The ops that read an op's results, as often as they do."""
@@ -191,12 +193,6 @@ class _Sweep:
             op, operands, space = self._ops[root], self._operands[root], self._space_of(root)
             found = self._growing[root] = Growing(op, operands, space)
             found.asking[root] = self._roots[root], 1
-            if self._rules.timed:
-                found.set_rates(root_rates(op, space, self._least_elements, self._tensors))
-                found.spoil(self._spoiled.get(root, ORDERLY).alone)
-                found.cycles = cycles_of(op, self._tensors, by_constant=False) * space
-                found.moved = dict(zip(operands, op.cost.operand_bytes, strict=False))
-                found.read = sum(found.moved.values())
         return found
 
     def _least_elements(self, value: int) -> int:
@@ -218,14 +214,12 @@ class _Sweep:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
         if kind is OpKind.GENERATE or (arithmetic and op.results[0] in self._known.constants):
             return True
-        if kind is OpKind.TRANSPOSE and self._is_read_by(users, OpKind.REDUCE) and turns(op, self._tensors):
-            return False  # a reduction wants its rows in order
-        if self._has_windows and len(owners) > 1 and op.cost.written_bytes and self._is_read_by(users, OpKind.WINDOW):
-            return False  # a window asks several times for each element, and others do besides
+        if self._stands_apart(index, users, len(owners)):
+            return False
         if not arithmetic and not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
             return False
         if self._rules.timed:
-            return index in self._reads and self._is_faster(index, users, owners, asked)  # not one of several results
+            return index in self._producers and index not in self._kept  # not one of several results
         if op.cost.transcendentals and not self._may_repeat(op, owners):
             return False
         if op.cost.transcendentals and len(owners) > 1 and not self._may_repeat_function(index, owners):
@@ -259,48 +253,34 @@ class _Sweep:
         places = places.union(*[found[0] for found in asked])
         return places, sum([asking[place][1] for place in places])
 
-    def _is_faster(
-        self, index: int, users: Sequence[int], owners: frozenset[int], asked: Asked
-    ) -> bool:  # fmt: skip
-        """Whether an op inside all of its readers' fusions takes less time than as a kernel (`fusion_times`).
-
-        `asked` is given what was worked out of `_asked`.
-        """
-        op = self._ops[index]
-        elements, row = self._tensors[result := op.results[0]].elements, self._rows.get(op.results[0])
-        growing, reductions, kinds = self._growing, self._reductions, self._kinds
-        only = users[0] if len(users) == 1 else None
-        readers: list[Repeating] = []
-        for root in owners if len(owners) == 1 else sorted(owners):
-            fusion = growing.get(root) or self._fusion(root)
-            by_rows = root in reductions
-            # `_asked` and `_asked_elements`, where there is one reader and one place to ask at, as mostly.
-            found = fusion.asking[only] if only is not None and not by_rows else self._asked(users, root, fusion)
-            places, copies = asked[root] = found
-            if by_rows or row == fusion.space:
-                evaluated = elements
-            elif len(places) == 1:
-                (place,) = places
-                if kinds[place] in ASKING_OTHERWISE:
-                    evaluated = asked_elements(fusion, places, result, self._members, self._tensors)
-                else:
-                    evaluated = fusion.evaluated.get(place) or fusion.space * fusion.asking[place][1]
-            else:
-                evaluated = asked_elements(fusion, places, result, self._members, self._tensors)
-            fusion.evaluated[index] = evaluated
-            readers.append((fusion, evaluated, copies))
-        loaded = self._spoiled.get(index, ORDERLY)
-        return takes_in(op, self._reads[index], elements, self._work[result], readers, loaded)
-
-    def _work_of_values(self) -> dict[int, Work]:
-        """What it takes to have each value that may be computed inside what reads it."""
-        members = {index: (self._ops[index], reads) for index, reads in self._reads.items()}
-        inside = [
-            self._readers.get(op.results[0], ()) if index in members and op.results[0] not in self._pinned else ()
-            for index, op in enumerate(self._ops)
+    def _kept_ops(self, producers: Sequence[int]) -> Set[int]:
+        """Places of those, of the ops that readers may compute, that XLA's cost model keeps out of them (`fusion_queue`)."""
+        fusible = [
+            index
+            for index in producers
+            if self._kinds[index] is not OpKind.GENERATE
+            and (result := self._ops[index].results[0]) not in self._known.constants
+            and result not in self._pinned
+            and (users := self._readers.get(result))
+            and not self._stands_apart(index, users, len(users))
         ]
-        exits = single_exits(inside)
-        return work_of_values(members, self._operands, self._tensors, self._known, exits)
+        return kept_ops(
+            self._ops, self._operands, fusible, self._readers, self._known, self._diamonds,
+            spoiled_reads(self._ops, self._operands, self._tensors), self._tensors, self._least_elements,
+        )  # fmt: skip
+
+    def _stands_apart(self, index: int, users: Sequence[int], count: int) -> bool:
+        """Whether an op that so many would compute is written down for them, whatever it takes."""
+        op = self._ops[index]
+        if (
+            self._kinds[index] is OpKind.TRANSPOSE
+            and self._is_read_by(users, OpKind.REDUCE)
+            and turns(op, self._tensors)
+        ):
+            return True  # a reduction wants its rows in order
+        # A window asks several times for each element, and others do besides.
+        windows = self._has_windows and count > 1 and bool(op.cost.written_bytes)
+        return windows and self._is_read_by(users, OpKind.WINDOW)
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""
@@ -375,9 +355,7 @@ class _Sweep:
         before, after, innermost = reduction
         space = self._space(root)
         if space == after:
-            taken = (fusion := self._fusion(root)).is_unary
-            if taken and self._rules.timed:
-                fusion.set_rates(root_rates(op, space, self._least_elements, self._tensors))
+            taken = self._fusion(root).is_unary
         else:
             closed = not self._rules.timed or index in self._diamonds
             taken = space == before and closed and innermost and before <= MAX_ROW * after

@@ -55,7 +55,7 @@ class Rules:
 
 GPU = Rules(
     consumers=FUSIBLE_CONSUMERS | {OpKind.WINDOW},  # XLA:GPU's loop emitter computes windows (IsUniversallyLoopFusible)
-    joining=frozenset({OpKind.REDUCE, OpKind.GEMM}),
+    joining=frozenset({OpKind.REDUCE, OpKind.GEMM, OpKind.WINDOW}),
     plain_epilogues=True,
     repeats_functions=True,
     timed=True,

@@ -19,6 +19,7 @@ _ROW_BLOCK = 256  # threads of a block that reduces several rows
 _PER_THREAD = 16  # elements of a row
 _NARROW_BLOCK = 128  # threads of a block that reduces columns whose number divides a warp
 _VECTOR = 2  # elements of four bytes that a thread loads at once
+_NARROW_VECTOR = 4  # of less than four bytes, in columns (GetVectorSizeForMlir)
 CORES = 132
 
 
@@ -30,8 +31,14 @@ class LaunchGrid(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def reduction_grid(geometry: Reduction, *, by_rows: bool = False) -> LaunchGrid:
-    """The launch of a reduction, of elements of four bytes; `by_rows` where its operand may lie as it wants."""
+def reduction_grid(geometry: Reduction, *, by_rows: bool = False, narrow: bool = False) -> LaunchGrid:
+    """The launch of a reduction, of elements of four bytes.
+
+    Args:
+        geometry: What is reduced.
+        by_rows: Whether its operand may lie as it wants.
+        narrow: Whether what it reads has elements of less than four bytes.
+    """
     shape, dims = geometry.shape, frozenset(geometry.dims)
     last = max(dims)
     minor = math.prod(shape[last + 1 :])
@@ -47,6 +54,8 @@ def reduction_grid(geometry: Reduction, *, by_rows: bool = False) -> LaunchGrid:
     if _WARP % minor == 0:
         return LaunchGrid(major, _NARROW_BLOCK)
     vector = _VECTOR if minor % 2 == 0 and minor >= 2 * _WARP else 1
+    if narrow and minor % _NARROW_VECTOR == 0 and minor >= _NARROW_VECTOR * _WARP:
+        vector = _NARROW_VECTOR
     return LaunchGrid(major * math.ceil(minor / (_WARP * vector)), _MOST_THREADS)
 
 

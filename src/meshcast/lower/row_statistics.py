@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from meshcast.workload import Op, OpKind, Reduction, Tensor
 
@@ -27,7 +27,6 @@ def row_statistics(
     ops: Sequence[Op],
     operands: Sequence[tuple[int, ...]],
     tensors: Sequence[Tensor],
-    closing: Collection[int] | None,
 ) -> dict[int, int]:
     """Values that are computed from a row's reduction alone, with the elements of those rows.
 
@@ -35,13 +34,12 @@ def row_statistics(
         ops: A block's ops in order.
         operands: Their operands, with views resolved.
         tensors: Types of all values.
-        closing: Places of the reductions that close a diamond, where no others count.
     """
     found: dict[int, int] = {}
     for index, op in enumerate(ops):
         kind = op.cost.kind
         if kind is OpKind.REDUCE:
-            reduction = reduction_of(op, tensors) if closing is None or index in closing else None
+            reduction = reduction_of(op, tensors)
             if reduction and reduction[2] and reduction[0] <= MAX_ROW * reduction[1]:
                 found[op.results[0]] = reduction[0]
         elif found and kind is OpKind.ELEMENTWISE and not found.keys().isdisjoint(operands[index]):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast.lower import KernelKind, LoweredProgram
+from meshcast.lower import Kernel, KernelKind, LoweredProgram, computes_operands
+from meshcast.workload import Gemm
 from tests.lower.programs import lower_function, spec
 
 
@@ -47,3 +50,13 @@ def test_a_relu_that_others_read_is_in_memory(returned: bool) -> None:
     lowered = lower_function(function, spec(512, 256), spec(256, 1024), spec(1024, 256))
     products = [k for k, _ in lowered.schedule.walk() if k.kind is KernelKind.GEMM]
     assert not any(kernel.vector_flops and len(kernel.ops) == 1 for kernel in products)
+
+
+def test_weights_that_are_widened_on_the_way_in_are_no_computed_operands() -> None:
+    """Widening is arithmetic on operands, too; the kernels that do it for few rows keep their rate."""
+    shape = Gemm(batch=1, m=128, n=4096, k=4096, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16")
+    kernel = Kernel(name="dot", kind=KernelKind.GEMM, dtype="bf16", vector_flops=1.0, ops=("stablehlo.dot_general",))
+    assert computes_operands(kernel, shape)
+    assert not computes_operands(kernel, replace(shape, stored_dtype="i8"))
+    assert not computes_operands(replace(kernel, ops=(*kernel.ops, "stablehlo.add")), shape)
+    assert not computes_operands(replace(kernel, vector_flops=0.0), shape)

@@ -7,6 +7,7 @@ from meshcast.lower.compiler_facts import CompilerRun as CompilerRun
 from meshcast.lower.compiler_facts import Overflow as Overflow
 from meshcast.lower.convolutions import is_filter_gradient as is_filter_gradient
 from meshcast.lower.convolutions import is_filter_gradient_call as is_filter_gradient_call
+from meshcast.lower.cut_operands import computes_operands as computes_operands
 from meshcast.lower.deferred import with_deferred_sums as with_deferred_sums
 from meshcast.lower.donated_copies import outputs_in_place as outputs_in_place
 from meshcast.lower.fusion_rules import Fusion as Fusion

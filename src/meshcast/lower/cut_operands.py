@@ -13,6 +13,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.constants import known_values
+from meshcast.lower.kernel import Kernel
 from meshcast.lower.products import is_summed, is_tiny
 from meshcast.workload import Gemm, Op, OpKind, Tensor
 
@@ -54,6 +55,15 @@ def with_cut_operands(
         for place in left
     ]
     return made, list(taken.values())
+
+
+def computes_operands(kernel: Kernel, shape: Gemm) -> bool:
+    """Whether a product's own arithmetic is done on what it loads, as above, in registers.
+
+    An epilogue would be another of its ops, and weights that are widened on the way in say what they are stored as.
+    """
+    widened = bool(kernel.stored_bits) or bool(shape.stored_dtype)
+    return kernel.vector_flops > 0 and len(kernel.ops) == 1 and not widened
 
 
 def _cutting(op: Op, before: Sequence[int], read: tuple[int, ...], tensors: Sequence[Tensor]) -> Op:

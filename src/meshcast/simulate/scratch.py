@@ -25,6 +25,7 @@ from meshcast.lower import (
     SPLIT_TILE,
     Kernel,
     KernelKind,
+    computes_operands,
     is_summed,
     is_tiny,
     padded_bytes,
@@ -101,7 +102,7 @@ def needs_once_timed(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[in
 
 def _before_epilogue(kernel: Kernel, shape: Gemm, device: Device) -> int:
     """Bytes of cuBLAS's call and a pass for the epilogue: first the workspace, then the product that the pass reads."""
-    if not kernel.vector_flops or len(kernel.ops) == 1:  # arithmetic without another op is done on operands, by Triton
+    if not kernel.vector_flops or computes_operands(kernel, shape):  # by Triton, as no library does
         return 0
     if shape.lhs_dtype != SPLIT_FROM_EPILOGUE or not _can_call(shape, device):
         return 0

@@ -15,7 +15,7 @@ from meshcast.estimate.gpu.reduction import reduction
 from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.gpu.tiles import product_time
 from meshcast.estimate.rates import Rate, matrix_rate
-from meshcast.lower import Kernel, KernelKind, is_summed
+from meshcast.lower import Kernel, KernelKind, computes_operands, is_summed
 from meshcast.workload import ALIGNMENT, Convolution, Gemm, Reduction, element_bytes
 
 REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library or Triton for a product
@@ -90,7 +90,7 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
         written=kernel.written_bytes,
         unpacked=unpacked,
         recency=kernel.recency,
-        peak=rate.flops * _aligned(_filled(shape, element), rate, machine) * _cut_share(kernel, machine),
+        peak=rate.flops * _aligned(_filled(shape, element), rate, machine) * _cut_share(kernel, shape, machine),
         carried=carried,
         chained=chained,
     )
@@ -208,12 +208,12 @@ def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
     return 1.0 if shape.writes_aligned else p.misaligned_output
 
 
-def _cut_share(kernel: Kernel, machine: GpuMachine) -> float:
+def _cut_share(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> float:
     """The share of the rate that Triton leaves a product whose operands it computes on (`lower/cut_operands.py`).
 
-    They pass through registers on their way to the tensor cores, and cuBLAS's pipelines are not there. An epilogue is another op.
+    They pass through registers on their way to the tensor cores, and cuBLAS's pipelines are not there.
     """
-    return machine.parameters.cut_share if kernel.vector_flops and len(kernel.ops) == 1 else 1.0
+    return machine.parameters.cut_share if computes_operands(kernel, shape) else 1.0
 
 
 def _carried(shape: Gemm, rate: Rate, machine: GpuMachine) -> tuple[float, float]:

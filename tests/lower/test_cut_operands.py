@@ -54,7 +54,17 @@ def test_a_relu_that_others_read_is_in_memory(returned: bool) -> None:
 
 def test_weights_that_are_widened_on_the_way_in_are_no_computed_operands() -> None:
     """Widening is arithmetic on operands, too; the kernels that do it for few rows keep their rate."""
-    shape = Gemm(batch=1, m=128, n=4096, k=4096, lhs_dtype="bf16", rhs_dtype="bf16", out_dtype="bf16")
+    shape = Gemm(
+        batch=1,
+        m=128,
+        n=4096,
+        k=4096,
+        lhs_dtype="bf16",
+        rhs_dtype="bf16",
+        out_dtype="bf16",
+        lhs_contracting_minor=True,
+        rhs_contracting_minor=False,
+    )
     kernel = Kernel(name="dot", kind=KernelKind.GEMM, dtype="bf16", vector_flops=1.0, ops=("stablehlo.dot_general",))
     assert computes_operands(kernel, shape)
     assert not computes_operands(kernel, replace(shape, stored_dtype="i8"))

@@ -19,7 +19,7 @@ from typing import Literal
 
 from meshcast.base import larger, smaller
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.gpu.column_sums import RESIDENT, TILE, ColumnWalk, column_walk
+from meshcast.estimate.gpu.column_sums import RESIDENT, TILE, UNROLLED, ColumnWalk, column_walk
 from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -29,7 +29,7 @@ from meshcast.workload import Reduction, element_bytes
 
 NARROW = 128  # elements of rows that cost more than their arithmetic: fewer than four a lane
 F32_BYTES = 4
-KEPT_ALONE = 0.2  # of such a step's cycles, where nothing else asks memory
+KEPT_ALONE = 0.14  # of the cycles of a step that writes what it reads, where nothing else asks memory
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
 
@@ -186,7 +186,8 @@ def _step_cycles(walk: ColumnWalk, crowded: float, machine: GpuMachine, *, kept:
     p = machine.parameters
     if walk.form != "columns":
         each = p.few_turn_cycles + crowded * max(0.0, walk.loads * p.column_load_cycles - p.few_turn_cycles)
-        return larger(each, p.few_kept_cycles / walk.vector) if kept and walk.form == "few" else each
+        waits = kept and walk.form == "few" and walk.steps > UNROLLED  # fewer turns are loaded before any is stored
+        return larger(each, p.few_kept_cycles / walk.vector) if waits else each
     each = p.column_step_cycles + crowded * max(0.0, walk.loads * p.column_load_cycles - p.column_step_cycles)
     if not kept:
         return each

@@ -52,8 +52,8 @@ class _Kernel:
     """A fusion on its way: an op and what has been fused into it."""
 
     __slots__ = (
-        "asked", "copies", "cycles", "elements", "gains", "loaded", "narrow", "order", "places", "rates", "reads_s", "rows",
-        "seconds", "times", "written_s",
+        "asked", "barred", "copies", "cycles", "elements", "gained", "gains", "loaded", "narrow", "order", "places", "rates",
+        "reads_s", "rows", "seconds", "times", "unknown", "written_s",
     )  # fmt: skip
 
     def __init__(self, order: int, elements: int, cycles: float, rates: Rates, written_s: float) -> None:
@@ -71,9 +71,32 @@ class _Kernel:
         self.times: dict[int, float] = {}  # value -> seconds to read it
         self.reads_s = 0.0  # of all
         self.seconds = 0.0
-        self.gains: dict[
-            int, float | None
-        ] = {}  # reader -> seconds that it gains if this is inside; None: it cannot be
+        # Reader -> what it gains if this is inside, in ticks; None: it cannot be.
+        self.gains: dict[int, int | None] = {}
+        self.gained = 0  # by all of them
+        self.barred = 0  # readers that cannot
+        self.unknown: set[int] = set()  # readers whose gain has changed
+
+    def ask(self, reader: int) -> None:
+        """What a reader gains is not known any more."""
+        self.forget(reader)
+        self.unknown.add(reader)
+
+    def forget(self, reader: int) -> None:
+        """It is a reader no more."""
+        self.unknown.discard(reader)
+        if reader in self.gains:
+            gain = self.gains.pop(reader)
+            if gain is None:
+                self.barred -= 1
+            else:
+                self.gained -= gain
+
+    def ask_all(self, readers: Set[int]) -> None:
+        """What readers gain has changed with this one."""
+        self.gains.clear()
+        self.gained = self.barred = 0
+        self.unknown = set(readers)
 
 
 def kept_ops(
@@ -248,6 +271,8 @@ class _Queue:
         """Fuses until nothing is gained any more; what is still waiting then."""
         current: dict[int, tuple[int, int]] = {}
         heap: list[tuple[int, int, int]] = []
+        for place in self._waiting:
+            self._kernels[place].ask_all(self._readers[self._ops[place].results[0]])
         self._enqueue(self._waiting, current, heap)
         kernels, readers, maker = self._kernels, self._readers, self._maker
         while heap:
@@ -263,14 +288,16 @@ class _Queue:
                 self._fuse(place, kernel, value, reader)
                 for other in kernels[reader].asked:
                     if (made := maker.get(other)) is not None:
-                        kernels[made].gains.pop(reader, None)
+                        kernels[made].ask(reader)
                         changed.add(made)
                 if reader in self._waiting:
+                    kernels[reader].ask_all(readers[self._ops[reader].results[0]])
                     changed.add(reader)
             for other in kernel.asked:
                 if other in readers:
                     readers[other].discard(place)
                     readers[other].update(into)
+                    kernels[maker[other]].forget(place)
             self._enqueue(changed, current, heap)
         return self._waiting
 
@@ -288,21 +315,23 @@ class _Queue:
                 heapq.heappush(heap, (*key, place))
 
     def _priority(self, place: int) -> int | None:
-        """What is saved if an op is inside all of its readers; None where one of them cannot take it in."""
+        """What is saved if an op is inside all of its readers, in ticks; None where one of them cannot take it in."""
         kernel, value = self._kernels[place], self._ops[place].results[0]
         into = self._readers[value]
         if not into or (kernel.rows and len(into) > 1):
             return None
-        gains, kernels = kernel.gains, self._kernels
-        saved = LAUNCH_S + kernel.seconds
-        for reader in into:
-            if reader not in gains:
-                gains[reader] = self._gain(place, kernel, value, kernels[reader])
-            gain = gains[reader]
+        while kernel.unknown and not kernel.barred:
+            reader = kernel.unknown.pop()
+            gain = self._gain(place, kernel, value, self._kernels[reader])
             if gain is None:
-                return None
-            saved += gain
-        return round(saved * _TICKS_PER_S)
+                kernel.gains[reader] = None
+                kernel.barred += 1
+            else:
+                kernel.gains[reader] = ticks = round(gain * _TICKS_PER_S)
+                kernel.gained += ticks
+        if kernel.barred:
+            return None
+        return round((LAUNCH_S + kernel.seconds) * _TICKS_PER_S) + kernel.gained
 
     def _gain(self, place: int, kernel: _Kernel, value: int, into: _Kernel) -> float | None:
         """Seconds that a reader gains if an op is inside it; None where that cannot be."""
@@ -322,7 +351,12 @@ class _Queue:
         for other, own in kernel.asked.items():
             before, inside = asked.get(other), kernel.places.get(other)
             if inside is None:
-                total = self._beside(where, count, other, into)
+                if before is None:
+                    total = count
+                elif where is None and other not in places and not anew:
+                    continue  # both ask for it where the root is, as mostly
+                else:
+                    total = self._beside(where, count, other, into)
             elif _ROOT in inside:
                 total = self._beside(where, count, other, into) + (own - inside[_ROOT][0]) * share
             else:
@@ -413,7 +447,6 @@ class _Queue:
         if into.order < len(self._ops):  # the first that is fused into it makes a fusion of it, a new instruction
             self._next += 1
             into.order = self._next
-        into.gains.clear()
         self._settle(into, anew=anew)
 
     def _settle(self, kernel: _Kernel, *, anew: bool = True) -> None:

@@ -53,25 +53,13 @@ def evaluate_many(points: Sequence[Point]) -> list[Outcome]:
 
 
 def _together(points: Sequence[Point]) -> list[Outcome]:
-    """The outcomes of points of which hardware alone differs; those of which that cannot be asked together say why.
-
-    Hardware of several kinds (nodes of other sizes, other topologies) makes several sets of points.
-    """
-    try:
-        kinds = alike_in_kind([cluster_of(options_of(point.asked)) for point in points])
-    except MeshcastError:  # some have no hardware, and are told so one by one
-        kinds = [list(range(len(points)))]
-    found: dict[int, Outcome] = {}
-    for places in kinds:
-        asked = [points[place] for place in places]
-        found |= zip(places, _of_one_kind(asked) if len(asked) >= FEWEST else map(evaluate, asked), strict=True)
-    return [found[place] for place in range(len(points))]
-
-
-def _of_one_kind(points: Sequence[Point]) -> list[Outcome]:
+    """The outcomes of points of which hardware alone differs; those of which that cannot be asked together say why."""
     started = time.perf_counter()
     try:
         found = _at_once(points)
+    except NotAlikeError as error:
+        kinds = alike_in_kind([cluster_of(options_of(point.asked)) for point in points])
+        return _by_kind(points, kinds) if len(kinds) > 1 else _each_alone(points, str(error))
     except ONE_BY_ONE as error:
         return _each_alone(points, str(error) or type(error).__name__)
     except Exception as error:  # a bug of ours: answers come all the same, slowly, and it is told
@@ -79,6 +67,15 @@ def _of_one_kind(points: Sequence[Point]) -> list[Outcome]:
     seconds = (time.perf_counter() - started) / len(points)
     told = [found[place] or evaluate(point) for place, point in enumerate(points)]
     return [replace(outcome, seconds=seconds) for outcome in told]
+
+
+def _by_kind(points: Sequence[Point], kinds: Sequence[Sequence[int]]) -> list[Outcome]:
+    """The outcomes of points with hardware of several kinds (nodes of other sizes, other topologies): sets of their own."""
+    found: dict[int, Outcome] = {}
+    for places in kinds:
+        asked = [points[place] for place in places]
+        found |= zip(places, _together(asked) if len(asked) >= FEWEST else map(evaluate, asked), strict=True)
+    return [found[place] for place in range(len(points))]
 
 
 def _at_once(points: Sequence[Point]) -> dict[int, Outcome | None]:

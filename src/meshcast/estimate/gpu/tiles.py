@@ -83,8 +83,8 @@ def _at_points(products: Sequence[TiledProduct], machine: GpuMachine, points: in
             found.append([replace(work, formula="", terms=()) for work in _Tiled(here, part).fastest()])
         else:
             found.append(_at_points(here, part, part.points))
-    places = [places for places, _ in blocks]
-    return [joined(works, places) for works in zip(*found, strict=True)]
+    whose = [places for places, _ in blocks]
+    return [joined(works, whose) for works in zip(*found, strict=True)]
 
 
 def _tiled_alike(products: Sequence[TiledProduct], machine: GpuMachine) -> bool:

@@ -201,6 +201,9 @@ def _near_enough(product: TiledProduct, machine: GpuMachine, seconds: Array, wri
     best one at most what it takes where every number is at its worst: `TiledAtPoints._may_be_fastest` has the same of devices
     whose tiles take the same cycles.
     """
+    devices = devices_of(machine.device)
+    assert devices is not None
+    first = devices[0]
     if product.chained:  # waits for blocks beside it, which grows with SMs where all else falls
         return None
     sms, clock, peak_clock = (raw(each) for each in (machine.sms, machine.clock, machine.device.peak_clock_hz))
@@ -213,14 +216,12 @@ def _near_enough(product: TiledProduct, machine: GpuMachine, seconds: Array, wri
         most = np.max if best else np.min
         cores, hertz, rate = int(most(sms)), float(most(clock)), float(most(cache))
         device = replace(
-            devices[0], cores=cores, clock_hz=hertz, peak_clock_hz=1.0, cache_bandwidth=rate / machine.parameters.cache_share,
+            first, cores=cores, clock_hz=hertz, peak_clock_hz=1.0, cache_bandwidth=rate / machine.parameters.cache_share,
             memory_bandwidth=0.0,
         )  # fmt: skip
         given = replace(product, peak=2.0 * cores * float(most(macs)))
         return Tilings([given], replace(machine, device=device, points=None))
 
-    devices = devices_of(machine.device)
-    assert devices is not None
     fast, slow, fast_rate = ends(best=True), ends(best=False), float(np.max(cache))
     partial = fast.splits * fast.results[0] * 4
     low = np.maximum(fast.compute, fast.fetch)

@@ -62,7 +62,9 @@ def drawn(seed: int) -> Iterator[Sums]:
         return values[random.integers(len(values))]
 
     while True:
-        columns = one(((2, 4, 8, 16, 32), (3, 5, 6, 7, 12, 24, 40), (64, 80, 96, 128, 192, 256), (768, 1000, 2048, 8192)))
+        columns = one(
+            ((2, 4, 8, 16, 32), (3, 5, 6, 7, 12, 24, 40), (64, 80, 96, 128, 192, 256), (768, 1000, 2048, 8192))
+        )
         found = Sums(
             kind=one(KINDS),
             dtype=one(("bfloat16", "bfloat16", "float32")),

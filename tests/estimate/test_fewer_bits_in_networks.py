@@ -24,6 +24,7 @@ def busy_and_peak(program: mc.Program, device: str, fidelity: str) -> tuple[floa
     found = mc.predict(program, on=device, fidelity=fidelity)
     assert found.step_time_s is not None
     parts = found.breakdown
+    assert parts is not None
     return found.step_time_s, parts.compute + parts.memory + parts.overhead, found.memory.peak
 
 

@@ -52,6 +52,7 @@ def widened_first(m: int, k: int, n: int, device: str) -> float:
     parts = mc.predict(
         from_bytes(made.encode(), name="loops", where="loops.mlir"), on=device, fidelity="analytical"
     ).breakdown
+    assert parts is not None
     return parts.compute + parts.memory + parts.overhead
 
 
@@ -66,6 +67,7 @@ def test_fewer_bits_of_either_operand_cost_no_more_than_what_widens_them_and_are
         for w in BITS:
             answer = mc.predict(read(*shape, activations=a, weights=w, along=along), on=device, fidelity="analytical")
             parts = answer.breakdown
+            assert parts is not None
             found[a, w] = parts.compute + parts.memory + parts.overhead, answer.memory.peak
     gpu = mc.Device.load(device).kind == "gpu"
     conversion = 1.1 * widened_first(*shape, device) if gpu else 0.0  # elsewhere it hides beside the arrays

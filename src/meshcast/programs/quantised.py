@@ -74,7 +74,7 @@ def _spelled_out(text: str) -> str:
             continue
         # The line stays, empty, so that lines keep their numbers.
         text = text[: stated.start()] + text[stated.end() :]
-        text = re.sub(rf"{re.escape(name)}(?![\w$])", lambda _, meant=stated[1]: meant, text)
+        text = re.sub(rf"{re.escape(name)}(?![\w$])", stated[1].replace("\\", r"\\"), text)
     return text
 
 

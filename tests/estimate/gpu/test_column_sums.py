@@ -78,6 +78,13 @@ def test_blocks_steps_and_loads_are_those_that_the_compiler_launches() -> None:
     assert short == (384, 2, 4, 2)
 
 
+def test_numbers_of_columns_are_no_factors_of_rows() -> None:
+    """Exponentials less the columns' largest, over 7 heads a group: nothing is loaded for a row, and two blocks are resident."""
+    score, largest = 8 * 2048 * 14336 * 2, 8 * 14336 * 4
+    kernel = replace(mixed(8, 2048, 14336), operand_bytes=(score, largest), read_bytes=score + largest)
+    assert launched(kernel) == (896, 2, 64, 4)
+
+
 def test_few_columns_are_a_block_of_their_own() -> None:
     """(8, 4096, 4): eight blocks, a thread takes one element a turn, as shared memory has 32 rows of four."""
     kernel = replace(mixed(8, 4096, 4, "f32"), operand_bytes=(8 * 4096 * 4 * 4,))

@@ -58,7 +58,7 @@ def column_walk(kernel: Kernel, shape: Reduction) -> ColumnWalk:
     major, rows, columns = folded(shape)
     elements = major * rows * columns
     wide = [size for size in kernel.operand_bytes if size >= elements]
-    factors = sum(major * rows <= size < elements and size > SCALARS for size in kernel.operand_bytes)
+    factors = sum(_of_rows(size, major * rows, major * columns) for size in kernel.operand_bytes)
     width = min((size / elements for size in wide), default=element_bytes(kernel.dtype))
     count = max(1, len(wide))
     if rows < TILE:  # a loop, a thread a result (`IsUnnestedReductionFasterThanElemental`)
@@ -81,6 +81,16 @@ def column_walk(kernel: Kernel, shape: Reduction) -> ColumnWalk:
         blocks=major * across, resident=resident, steps=steps, loads=loads, vector=vector,
         stores=0 if steps < SERIAL else 1 if joined or vector == 1 else 2 * vector,
     )  # fmt: skip
+
+
+def _of_rows(size: int, rows: int, columns: int) -> bool:
+    """Whether an operand of so many bytes has a number for each row, and not one for each column, which is loaded once."""
+    widths = (1, 2, 4, 8)
+    return (
+        size > SCALARS
+        and size in [rows * width for width in widths]
+        and size not in [columns * width for width in widths]
+    )
 
 
 def folded(shape: Reduction) -> tuple[int, int, int]:

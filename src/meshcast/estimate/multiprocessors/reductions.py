@@ -11,11 +11,7 @@ import math
 
 from meshcast.estimate.gpu.column_sums import TILE
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
-from meshcast.estimate.gpu.reduction import (
-    normalisation_instructions,
-    reduction_form,
-    reduction_instructions,
-)
+from meshcast.estimate.gpu.reduction import normalisation_instructions, reduction_form, reduction_instructions
 from meshcast.estimate.multiprocessors.cache import misses
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.grid import BlockGrid, Phase

@@ -114,15 +114,15 @@ def test_windows_are_computed_inside_what_reads_them() -> None:
     assert (kernel.kind, kernel.written_bytes) == (KernelKind.LOOP_FUSION, 8 * 32 * 32 * 32 * 4)
 
 
-@pytest.mark.parametrize("count", [8, 2])
+@pytest.mark.parametrize("count", [64, 16])
 def test_a_window_of_a_window_is_written_down(count: int) -> None:
     """The gradient of squares of sums: XLA asks the first window 16 times for each of its elements, and keeps it."""
 
     def loss(x: jax.Array) -> jax.Array:
         return jnp.sum(lax.reduce_window(jax.nn.relu(x), 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") ** 2)
 
-    made = kernels(lower_function(jax.grad(loss), spec(count, 56, 56, 512 // count)))
-    assert [kernel.written_bytes for kernel in made] == [prod((28, 28, 512)) * 4, prod((56, 56, 512)) * 4]
+    made = kernels(lower_function(jax.grad(loss), spec(count, 56, 56, 4096 // count)))
+    assert [kernel.written_bytes for kernel in made] == [prod((28, 28, 4096)) * 4, prod((56, 56, 4096)) * 4]
 
 
 def test_an_associative_scan_keeps_few_of_its_levels() -> None:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from meshcast.lower.coalescing import ORDERLY, Loaded
 from meshcast.lower.constants import KnownValues
+from meshcast.lower.fusion_candidates import ROOT, FusionCandidate, beside, joined, total_of
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.fusion_times import (
     BYTES_PER_S,
@@ -42,61 +43,8 @@ from meshcast.workload import Op, OpKind, Reduction, Tensor, Window
 
 _TICKS_PER_S = 4e9  # absl::Duration's
 _NARROW = 4  # bytes of an element, below which columns are reduced four at a time
-_ROOT = -1  # the place of a fusion's root
 
-# Place -> elements that are asked for there, and copies of the maker's code.
-_Places = dict[int, tuple[float, float]]
-
-
-class _Kernel:
-    """A fusion on its way: an op and what has been fused into it."""
-
-    __slots__ = (
-        "asked", "barred", "copies", "cycles", "elements", "gained", "gains", "loaded", "narrow", "order", "places", "rates",
-        "reads_s", "rows", "seconds", "times", "unknown", "written_s",
-    )  # fmt: skip
-
-    def __init__(self, order: int, elements: int, cycles: float, rates: Rates, written_s: float) -> None:
-        self.order = order  # by which equal priorities are told apart
-        self.elements = elements  # of its result
-        self.cycles = cycles
-        self.rates = rates
-        self.narrow: Rates | None = None  # its rates once it reads narrow elements, where these differ
-        self.written_s = written_s
-        self.loaded = 1.0  # bytes that are loaded for one that is needed
-        self.copies = 1.0  # of ops in its code
-        self.rows = False  # whether it is a program of Triton's for rows
-        self.asked: dict[int, float] = {}  # value -> elements that are read of it
-        self.places: dict[int, _Places] = {}  # of those that are not asked for at the root alone
-        self.times: dict[int, float] = {}  # value -> seconds to read it
-        self.reads_s = 0.0  # of all
-        self.seconds = 0.0
-        # Reader -> what it gains if this is inside, in ticks; None: it cannot be.
-        self.gains: dict[int, int | None] = {}
-        self.gained = 0  # by all of them
-        self.barred = 0  # readers that cannot
-        self.unknown: set[int] = set()  # readers whose gain has changed
-
-    def ask(self, reader: int) -> None:
-        """What a reader gains is not known any more."""
-        self.forget(reader)
-        self.unknown.add(reader)
-
-    def forget(self, reader: int) -> None:
-        """It is a reader no more."""
-        self.unknown.discard(reader)
-        if reader in self.gains:
-            gain = self.gains.pop(reader)
-            if gain is None:
-                self.barred -= 1
-            else:
-                self.gained -= gain
-
-    def ask_all(self, readers: Set[int]) -> None:
-        """What readers gain has changed with this one."""
-        self.gains.clear()
-        self.gained = self.barred = 0
-        self.unknown = set(readers)
+_STARTED = frozenset({OpKind.REDUCE, OpKind.WINDOW})
 
 
 def kept_ops(
@@ -125,13 +73,13 @@ def kept_ops(
     """
     if not fusible:
         return frozenset()
-    queue = _Queue(ops, operands, fusible, readers, known, spoiled, tensors, least)
+    queue = _FusionQueue(ops, operands, fusible, readers, known, spoiled, tensors, least)
     if diamonds:
         queue.close(diamonds)
     return queue.run()
 
 
-class _Queue:
+class _FusionQueue:
     def __init__(
         self,
         ops: Sequence[Op],
@@ -156,7 +104,7 @@ class _Queue:
         self._kernels = {place: self._kernel(place, counted) for place in members}
         self._next = len(ops)
 
-    def _kernel(self, place: int, counted: Set[int]) -> _Kernel:
+    def _kernel(self, place: int, counted: Set[int]) -> FusionCandidate:
         """An op alone; `counted` are values that count up, which are read from nowhere."""
         op, operands, tensors = self._ops[place], self._operands[place], self._tensors
         cost = op.cost
@@ -181,7 +129,7 @@ class _Queue:
             rates = root_rates(op, space, self._least, tensors, narrow=narrow)
             if not reduction:
                 self._loop_rates[space] = rates
-        kernel = _Kernel(place, elements, cycles * space, rates, cost.written_bytes / BYTES_PER_S)
+        kernel = FusionCandidate(place, elements, cycles * space, rates, cost.written_bytes / BYTES_PER_S)
         if reduction and not narrow:
             kernel.narrow = root_rates(op, space, self._least, tensors, narrow=True)
         kernel.loaded = self._spoiled.get(place, ORDERLY).alone
@@ -212,6 +160,8 @@ class _Queue:
     def _asked(self, op: Op, place: int, value: int, space: int, elements: int) -> int:
         """How many elements of an operand an op that is no arithmetic asks for."""
         kind, whole = op.cost.kind, self._tensors[value].elements
+        if kind in _STARTED and whole == 1:
+            return elements  # what it starts with, once for every result
         if kind is OpKind.REDUCE:
             return space
         if kind in IN_PLACE:
@@ -333,7 +283,7 @@ class _Queue:
             return None
         return round((LAUNCH_S + kernel.seconds) * _TICKS_PER_S) + kernel.gained
 
-    def _gain(self, place: int, kernel: _Kernel, value: int, into: _Kernel) -> float | None:
+    def _gain(self, place: int, kernel: FusionCandidate, value: int, into: FusionCandidate) -> float | None:
         """Seconds that a reader gains if an op is inside it; None where that cannot be."""
         if into.rows and not is_indexable(self._ops[place]):
             return None
@@ -356,9 +306,9 @@ class _Queue:
                 elif where is None and other not in places and not anew:
                     continue  # both ask for it where the root is, as mostly
                 else:
-                    total = self._beside(where, count, other, into)
-            elif _ROOT in inside:
-                total = self._beside(where, count, other, into) + (own - inside[_ROOT][0]) * share
+                    total = beside(where, count, other, into)
+            elif ROOT in inside:
+                total = beside(where, count, other, into) + (own - inside[ROOT][0]) * share
             else:
                 total = own * share
             if before is None:
@@ -382,52 +332,21 @@ class _Queue:
                     reads_s += self._read_s(other, own, rates, loaded)
         return into.seconds - _seconds((kernel.cycles * share + into.cycles) / rates[0], reads_s + into.written_s)
 
-    def _beside(self, where: _Places | None, count: float, other: int, into: _Kernel) -> float:
-        """Elements that a reader asks for of a value, beside those that it does, at the places of another; `None`: its root."""
-        if other not in into.asked:
-            return count
-        there = into.places.get(other)
-        if where is None:
-            return 0.0 if there is None or _ROOT in there else count
-        return sum(
-            [asked for place, (asked, _) in where.items() if (place != _ROOT if there is None else place not in there)]
-        )
-
-    def _joined(self, kernel: _Kernel, value: int, into: _Kernel) -> tuple[dict[int, _Places], float, float]:
-        """Where a reader asks for what an op reads once it is inside, how often it is computed, and in how many copies."""
-        own = {_ROOT: (float(into.elements), 1.0)}
-        where = into.places.get(value) or own
-        share = _total(where) / kernel.elements
-        copies = sum([times for _, times in where.values()])
-        found: dict[int, _Places] = {}
-        for other in kernel.asked:
-            joined = dict(into.places.get(other) or own) if other in into.asked else {}
-            inside = kernel.places.get(other)
-            if inside is None or _ROOT in inside:
-                for place, asked in where.items():
-                    joined.setdefault(place, asked)
-            for place, (count, times) in (inside or {}).items():
-                if place != _ROOT:
-                    before = joined.get(place, (0.0, 0.0))
-                    joined[place] = (before[0] + count * share, before[1] + times * copies)
-            found[other] = joined
-        return found, share, copies
-
-    def _rates(self, found: Collection[int], into: _Kernel) -> Rates:
+    def _rates(self, found: Collection[int], into: FusionCandidate) -> Rates:
         """The rates of a kernel that also reads these."""
         sizes = self._sizes
         if into.narrow is not None and any([sizes[value][0] < _NARROW for value in found]):
             return into.narrow
         return into.rates
 
-    def _loaded(self, place: int, kernel: _Kernel, into: _Kernel) -> float:
+    def _loaded(self, place: int, kernel: FusionCandidate, into: FusionCandidate) -> float:
         """Bytes that a kernel loads for one that it needs once an op is inside it."""
         inside = self._spoiled[place].inside if place in self._spoiled else kernel.loaded
         return max(inside, into.loaded)
 
-    def _fuse(self, place: int, kernel: _Kernel, value: int, reader: int) -> None:
+    def _fuse(self, place: int, kernel: FusionCandidate, value: int, reader: int) -> None:
         into = self._kernels[reader]
-        found, share, copies = self._joined(kernel, value, into)
+        found, share, copies = joined(kernel, value, into)
         rates, loaded = self._rates(found, into), self._loaded(place, kernel, into)
         if anew := rates is not into.rates or loaded > into.loaded:
             into.rates, into.loaded = rates, loaded
@@ -436,9 +355,9 @@ class _Queue:
         del into.asked[value], into.times[value]
         into.places.pop(value, None)
         for other, where in found.items():
-            total = into.asked[other] = _total(where)
+            total = into.asked[other] = total_of(where)
             into.times[other] = self._read_s(other, total, rates, loaded)
-            if len(where) == 1 and _ROOT in where:
+            if len(where) == 1 and ROOT in where:
                 into.places.pop(other, None)
             else:
                 into.places[other] = where
@@ -449,7 +368,7 @@ class _Queue:
             into.order = self._next
         self._settle(into, anew=anew)
 
-    def _settle(self, kernel: _Kernel, *, anew: bool = True) -> None:
+    def _settle(self, kernel: FusionCandidate, *, anew: bool = True) -> None:
         """Works out a kernel's time; `anew`: with those of all that it reads."""
         if anew:
             rates, loaded = kernel.rates, kernel.loaded
@@ -464,10 +383,6 @@ class _Queue:
         if total <= size:
             return total / from_memory
         return size / from_memory + (total - size) / again_rate(size, rates[2], from_memory)
-
-
-def _total(places: _Places) -> float:
-    return sum([count for count, _ in places.values()])
 
 
 def _seconds(computing: float, moving: float) -> float:

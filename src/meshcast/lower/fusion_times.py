@@ -64,6 +64,7 @@ _CYCLES: dict[str, dict[str, int]] = {
     "tan": {"f32": 1955, "f16": 2033, "f64": 1638},  # sine by cosine
     "erf": {},
 }  # fmt: skip
+_SUMMING = frozenset({"reduce", "reduce_window"})  # by the op that they apply, a sum mostly
 _PLAIN = frozenset({"add", "subtract", "multiply", "divide"})
 _NARROW = frozenset({"bf16", "f8E4M3FN", "f8E5M2", "f4E2M1FN"})  # computed in f32
 # A join is a comparison and a branch; one along an inner dimension whose first piece is no multiple of a warp is made dear, so
@@ -80,6 +81,7 @@ def cycles_of(op: Op, tensors: Sequence[Tensor], *, by_constant: bool) -> float:
     if op.cost.kind in _MOVING:
         return _joining(op, tensors) if op.cost.kind is OpKind.MOVE and op.name.endswith("concatenate") else 0.0
     name, dtype = op.name.rpartition(".")[2], op.cost.dtype
+    name = "add" if name in _SUMMING else name
     by_type = _CYCLES.get("multiply" if by_constant and name == "divide" else name)
     if by_type is None:
         return _SLOW_CYCLES if op.cost.transcendentals else _DEFAULT_CYCLES

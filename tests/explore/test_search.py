@@ -303,3 +303,18 @@ def test_the_counts_add_up_to_the_space() -> None:
     answered = sum(each.allowed for each in found)
     assert tally.space == len(SPACE) == answered + tally.infeasible + tally.bounded
     assert all(each.outcome.step_time_s is not None and each.outcome.step_time_s <= 2 for each in found if each.allowed)
+
+
+@pytest.mark.parametrize(("name", "value"), [("fidelity", "foo"), ("network", "foo"), ("clocks", "foo"), ("host", "foo")])
+def test_an_option_that_nothing_takes_is_refused_before_any_point_is_predicted(name: str, value: str) -> None:
+    """As the option of all points, and as one value among several."""
+
+    class Nobody(SearchWork):
+        def __getattribute__(self, asked: str) -> Any:
+            raise AssertionError("a point was asked for")
+
+    with pytest.raises(UsageError, match="foo"):
+        explore(replace(SPACE, asked={**SPACE.asked, name: value}), engine=Nobody)  # type: ignore[arg-type]
+    swept = replace(SPACE, axes=(SpaceAxis(name=name, values=("auto", value)),))
+    with pytest.raises(UsageError):
+        explore(swept, engine=Nobody)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from meshcast.explore.space import Combination, Space, SpaceAxis
 from meshcast.explore.store import RunStore
 from meshcast.explore.sweep import Sweep
 from meshcast.hardware import Price, rented_as
+from meshcast.options import check_fidelity, option_places
 from meshcast.zoo import Plan
 
 TOP = 5
@@ -72,6 +73,7 @@ def explore(
             raise UsageError(f"{name!r} is no axis", where="per", fix=nearest(name, known))
     if price is None and "cost" in objectives:
         raise cost_needs_a_price()
+    _check_choices(space)
     accounts = Accounts(tokens=tokens, kg_per_kwh=kg_per_kwh)
     chosen = tuple(objective_named(name) for name in objectives)
     running = engine_named(engine, workers=workers, address=address) if isinstance(engine, str) else engine
@@ -111,6 +113,20 @@ def explore(
     finally:
         if isinstance(engine, str):
             running.close()
+
+
+def _check_choices(space: Space) -> None:
+    """Refuses options that no point could be predicted with, before any is: a misspelt one would fail them all, one by one.
+
+    Raises:
+        UsageError: One is not among the values it may have.
+    """
+    fixed = {**space.asked, "plan": None}
+    for name, value in ((None, None), *((axis.name, value) for axis in space.axes for value in axis.values)):
+        if name is None or name in option_places():
+            options = options_of(fixed if name is None else {**fixed, name: value, "plan": None})
+            options.check_choices()
+            check_fidelity(options.estimate.fidelity)
 
 
 def _in_order(found: Sequence[Found]) -> tuple[Found, ...]:

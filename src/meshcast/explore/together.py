@@ -34,6 +34,7 @@ from meshcast.hardware import Cluster, alike_in_kind, hardware_at, several
 from meshcast.jobs import Job, PipelineJob, ProgramJob, answered
 
 FEWEST = 4  # points that are worth it
+FEW_ALIKE = f"fewer than {FEWEST} points take its way"
 # What says that points cannot be asked at once: they differ in more than numbers, a number is read otherwise than by arithmetic,
 # a quotient has no value at some, or one of them cannot be answered at all (each is asked again, and told its own error).
 ONE_BY_ONE = (NotAlikeError, OneByOneError, FloatingPointError, MeshcastError)
@@ -65,8 +66,10 @@ def _together(points: Sequence[Point]) -> list[Outcome]:
     except Exception as error:  # a bug of ours: answers come all the same, slowly, and it is told
         return _each_alone(points, f"bug: {traceback.format_exception_only(error)[-1].strip()}")
     seconds = (time.perf_counter() - started) / len(points)
-    told = [found[place] or evaluate(point) for place, point in enumerate(points)]
-    return [replace(outcome, seconds=seconds) for outcome in told]
+    return [
+        replace(evaluate(point), alone=here) if isinstance(here, str) else replace(here, seconds=seconds)
+        for point, here in ((point, found[place]) for place, point in enumerate(points))
+    ]
 
 
 def _by_kind(points: Sequence[Point], kinds: Sequence[Sequence[int]]) -> list[Outcome]:
@@ -78,8 +81,8 @@ def _by_kind(points: Sequence[Point], kinds: Sequence[Sequence[int]]) -> list[Ou
     return [found[place] for place in range(len(points))]
 
 
-def _at_once(points: Sequence[Point]) -> dict[int, Outcome | None]:
-    """The outcome of each point by its place; None of those that had better go alone.
+def _at_once(points: Sequence[Point]) -> dict[int, Outcome | str]:
+    """The outcome of each point by its place; why it goes alone, of those that had better.
 
     Raises:
         NotAlikeError: They differ in more than numbers of their hardware.
@@ -112,26 +115,28 @@ class _Batch:
     def __init__(self, job: ProgramJob | PipelineJob, clusters: Sequence[Cluster]) -> None:
         self._job, self._clusters = job, clusters
 
-    def outcomes(self, cluster: Cluster, places: Any) -> dict[int, Outcome | None]:
-        """The outcome of each point that a cluster stands for; None of those that had better go alone.
+    def outcomes(self, cluster: Cluster, places: Any) -> dict[int, Outcome | str]:
+        """The outcome of each point that a cluster stands for; why it goes alone, of those that had better.
 
         Args:
             cluster: The hardware of some points.
             places: Which these are.
         """
         if len(places) < FEWEST:
-            return dict.fromkeys(places.tolist())
+            return dict.fromkeys(places.tolist(), FEW_ALIKE)
         try:
             row = outcome_of(answered(self._job.on(cluster)).prediction)
         except PartedError as parted:
-            found: dict[int, Outcome | None] = {}
+            found: dict[int, Outcome | str] = {}
             for side in parted.sides():
                 found |= self.outcomes(hardware_at(cluster, side), places[side])
             return found
-        except OneByOneError:
+        except OneByOneError as error:
             if len(places) == len(self._clusters):
                 raise
-            return dict.fromkeys(places.tolist())  # what does not fit is said in words, which the others have none of
+            return dict.fromkeys(
+                places.tolist(), str(error)
+            )  # such as words for what does not fit, which others have none of
         return {place: self._of(row, number, place) for number, place in enumerate(places.tolist())}
 
     def _of(self, row: Outcome, number: int, place: int) -> Outcome:

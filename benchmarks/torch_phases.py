@@ -1,4 +1,4 @@
-"""Measures what PyTorch's host takes to issue calls of many kinds, forward and backward, against a plain call of the moment.
+"""Measures what PyTorch's host takes to issue calls of many kinds, forward and backward, against a plain call of the same moment.
 
     python benchmarks/torch_phases.py > phases.jsonl        # on the GPU that torch finds
     python benchmarks/torch_phases.py --quick --device cpu  # tries the script

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshcast.base.errors import UsageError
 from meshcast.explore import explore
 from meshcast.explore import search as searching
 from meshcast.explore.bounds import PlanBound
 from meshcast.explore.measures import Constraints, Known, objective_named
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import BestFirst, Found
-from meshcast.explore.space import Combination, Space
+from meshcast.explore.space import Combination, Space, SpaceAxis
 from meshcast.explore.work import Answer, SearchWork
 from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
@@ -305,7 +306,9 @@ def test_the_counts_add_up_to_the_space() -> None:
     assert all(each.outcome.step_time_s is not None and each.outcome.step_time_s <= 2 for each in found if each.allowed)
 
 
-@pytest.mark.parametrize(("name", "value"), [("fidelity", "foo"), ("network", "foo"), ("clocks", "foo"), ("host", "foo")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("fidelity", "foo"), ("network", "foo"), ("clocks", "foo"), ("host", "foo")]
+)
 def test_an_option_that_nothing_takes_is_refused_before_any_point_is_predicted(name: str, value: str) -> None:
     """As the option of all points, and as one value among several."""
 

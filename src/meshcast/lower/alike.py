@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from meshcast.lower.access import Member
+from meshcast.lower.access import Member, last_transposes
+from meshcast.lower.coalescing import is_tiled
 from meshcast.lower.fused_kernel import fused_kernel
-from meshcast.lower.kernel import Kernel
+from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.workload import Cost, Tensor
 
 
@@ -52,9 +53,14 @@ class FusedKernels:
     repeats, and chains of equal links, are made of few kinds.
     """
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        """Begins with none; `tensors` are the types of all values, and may grow."""
-        self._tensors = tensors
+    def __init__(self, tensors: Sequence[Tensor], *, tiles: bool = False) -> None:
+        """Begins with none.
+
+        Args:
+            tensors: Types of all values, which may grow.
+            tiles: Whether transposes at the end of fusions go through tiles in shared memory.
+        """
+        self._tensors, self._tiles = tensors, tiles
         self._outlined: dict[tuple[object, ...], _Outlined] = {}
         self._numbers: dict[Cost | Tensor, int] = {}  # of different ones, from 1 in order of appearance
         # The same by identity: costs have many fields, and most ops of a program share those of others.
@@ -68,7 +74,7 @@ class FusedKernels:
         outline = (cold, *costs)
         alike = self._outlined.get(outline)
         if alike is None:
-            made = fused_kernel(members, self._tensors, cold=cold)
+            made = self._made(members, cold=cold)
             self._outlined[outline] = _Outlined((members, made), {})
             return made
         if alike.first is not None:
@@ -78,10 +84,20 @@ class FusedKernels:
         kind, places = self._described(members)
         known = alike.kinds.get(kind)
         if known is None:
-            made = fused_kernel(members, self._tensors, cold=cold)
+            made = self._made(members, cold=cold)
             alike.kinds[kind] = _Kind.of(made, places)
             return made
         return known.at(list(places), members[-1][0].location)
+
+    def _made(self, members: Sequence[Member], *, cold: bool) -> Kernel:
+        made = fused_kernel(members, self._tensors, cold=cold)
+        if not self._tiles or len(members) == 1 or made.kind is not KernelKind.LOOP_FUSION:
+            return made
+        last = last_transposes(members, set(members[-1][0].results))
+        tiled = (
+            any(not last.isdisjoint(op.results) and is_tiled(op, self._tensors) for op, _ in members) if last else False
+        )
+        return replace(made, flags=made.flags | {"tiles"}) if tiled else made
 
     def _described(self, members: Sequence[Member]) -> tuple[tuple[object, ...], dict[int, int]]:
         """All but its ops' costs that a fusion is known by; and its values with their places in order of appearance."""

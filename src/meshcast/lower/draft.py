@@ -28,6 +28,7 @@ class ProgramDraft:
     attention: AttentionLibrary
     layers: Layers
     ragged: RaggedProducts
+    tiles: bool = False  # whether transposes at the end of fusions go through tiles in shared memory, as XLA:GPU's do
     values: ValueTypes = field(init=False)  # types, which grow
     aliases: Aliases = field(init=False)
     kernels: FusedKernels = field(init=False)
@@ -44,7 +45,7 @@ class ProgramDraft:
     def __post_init__(self) -> None:
         self.values = ValueTypes(self.workload.tensors)
         self.aliases = Aliases(self.values.tensors)
-        self.kernels = FusedKernels(self.values.tensors)
+        self.kernels = FusedKernels(self.values.tensors, tiles=self.tiles)
         self.empty = empty_values(self.values.tensors)
         self.on_data = frozenset(loop.label for loop in self.workload.data_loops)
 

@@ -58,7 +58,10 @@ def lower(
     if workload.scheduled and given and backend != "none":
         return lower_scheduled(workload, backend=backend)
     passes = TABLES[backend][fusion]
-    program = ProgramDraft(workload=workload, fusion=fusion, attention=attention, layers=layers, ragged=ragged)
+    tiles = backend == "xla-gpu" and fusion == "compiler"
+    program = ProgramDraft(
+        workload=workload, fusion=fusion, attention=attention, layers=layers, ragged=ragged, tiles=tiles
+    )
     donated = frozenset(v for v, a in zip(workload.body.inputs, workload.arguments, strict=False) if a.donated)
     program.schedule = _lowered(workload.body, program, passes, writable=donated, looped=False)
     run_passes(passes.program, program)

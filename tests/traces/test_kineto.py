@@ -105,7 +105,8 @@ def test_recordings_are_understood_as_by_the_analysis(hta: Analysed, tmp_path: P
 def test_a_profile_of_hundreds_of_kernels_is_understood_as_by_the_analysis(hta: Analysed, tmp_path: Path) -> None:
     (ours,) = understood_times(hta.one, tmp_path)
     (theirs,) = times_of(hta.program)
-    assert ours == pytest.approx(theirs, abs=0.5)
+    # What a stream waits for is found by times: of pieces that begin at the same moment one may wait for less than it did.
+    assert ours == pytest.approx(theirs, abs=0.003 * sum(theirs))
 
 
 def test_analysis_of_a_program_gives_our_breakdown(hta: Analysed) -> None:

@@ -186,6 +186,15 @@ class _FusionQueue:
                 following.setdefault(value, []).append(place)
         for reduction, end in diamonds.items():
             place = reduction
+            if (
+                place not in self._kernels
+            ):  # of what nobody computes, such as an argument: what follows it is one kernel all the same
+                value = self._ops[place].results[0]
+                reading = [reader for reader in following.get(value, ()) if value in self._kernels[reader].asked]
+                if len(reading) != 1:
+                    continue
+                place = reading[0]
+                self._kernels[place].rows = True
             while place != end and place in self._kernels:
                 value = self._ops[place].results[0]
                 reading = [reader for reader in following.get(value, ()) if value in self._kernels[reader].asked]

@@ -130,3 +130,22 @@ def test_an_associative_scan_keeps_few_of_its_levels() -> None:
     made = kernels(lower_function(lambda x: lax.associative_scan(jnp.add, x), spec(4096, 256)))
     assert len(made) <= 6
     assert sum(kernel.written_bytes for kernel in made) < 1.5 * 4096 * 256 * 4
+
+
+@pytest.mark.parametrize("shape", [(65536, 1024), (8192, 8192), (256, 256)])
+def test_the_softmax_of_an_argument_is_one_kernel_however_large(shape: tuple[int, int]) -> None:
+    """Nobody computes what its first reduction reads; the diamonds are closed all the same, before anything is weighed."""
+    (kernel,) = kernels(lower_function(jax.nn.softmax, spec(*shape)))
+    assert kernel.read_bytes == kernel.written_bytes == 4 * prod(shape)
+
+
+def test_a_transpose_at_the_end_of_a_fusion_goes_through_tiles() -> None:
+    """As XLA's transpose emitter has it; runs that fill no tile are written across, and a backend without tiles has none."""
+
+    def turned(x: jax.Array) -> jax.Array:
+        return jnp.exp(x).T
+
+    (tiled,) = kernels(lower_function(turned, spec(4096, 4096)))
+    assert "tiles" in tiled.flags
+    (short,) = kernels(lower_function(turned, spec(4096, 2)))
+    assert "tiles" not in short.flags

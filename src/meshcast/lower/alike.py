@@ -90,13 +90,12 @@ class FusedKernels:
         return known.at(list(places), members[-1][0].location)
 
     def _made(self, members: Sequence[Member], *, cold: bool) -> Kernel:
+        """`fused_kernel` of these members, with the flag of those whose last transposes go through tiles."""
         made = fused_kernel(members, self._tensors, cold=cold)
         if not self._tiles or len(members) == 1 or made.kind is not KernelKind.LOOP_FUSION:
             return made
         last = last_transposes(members, set(members[-1][0].results))
-        tiled = (
-            any(not last.isdisjoint(op.results) and is_tiled(op, self._tensors) for op, _ in members) if last else False
-        )
+        tiled = any(not last.isdisjoint(op.results) and is_tiled(op, self._tensors) for op, _ in members)
         return replace(made, flags=made.flags | {"tiles"}) if tiled else made
 
     def _described(self, members: Sequence[Member]) -> tuple[tuple[object, ...], dict[int, int]]:

@@ -186,24 +186,19 @@ class _FusionQueue:
                 following.setdefault(value, []).append(place)
         for reduction, end in diamonds.items():
             place = reduction
-            if (
-                place not in self._kernels
-            ):  # of what nobody computes, such as an argument: what follows it is one kernel all the same
-                value = self._ops[place].results[0]
-                reading = [reader for reader in following.get(value, ()) if value in self._kernels[reader].asked]
-                if len(reading) != 1:
-                    continue
-                place = reading[0]
-                self._kernels[place].rows = True
-            while place != end and place in self._kernels:
+            while place != end:
                 value = self._ops[place].results[0]
                 reading = [reader for reader in following.get(value, ()) if value in self._kernels[reader].asked]
                 if len(reading) != 1:
                     break
-                self._close(place, value, reading[0])
-                for other in self._kernels[reading[0]].asked:
-                    following[other] = [reading[0] if reader == place else reader for reader in following[other]]
-                place = reading[0]
+                (reader,) = reading
+                if place in self._kernels:
+                    self._close(place, value, reader)
+                    for other in self._kernels[reader].asked:
+                        following[other] = [reader if each == place else each for each in following[other]]
+                else:  # a reduction of what nobody computes, such as an argument: what follows it is one kernel all the same
+                    self._kernels[reader].rows = True
+                place = reader
 
     def _close(self, place: int, value: int, reader: int) -> None:
         kernel, into = self._kernels.pop(place), self._kernels[reader]

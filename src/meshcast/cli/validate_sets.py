@@ -44,7 +44,7 @@ def sets_command(
                 "auto is another fidelity for every program", where="--fidelity", fix="name one for each column"
             )
         check_fidelity(each)
-    sets = read_sets(file, limit=limit)
+    sets, about = read_sets(file, limit=limit)
     total = len(sets) * len(asked)
     found = validate_sets(sets, asked, Options(on=on, levers=False), jobs=jobs)
     figures, interrupted = judged(found, total, "sets and fidelities", json=json)
@@ -53,6 +53,6 @@ def sets_command(
         named = "".join(f" --fidelity {each}" for each in asked)
         write_whole(
             markdown,
-            sets_page(summary, file=file, command=rows_command("sets", file, f" --on {on}{named}"), page=markdown),
+            sets_page(summary, about=about, command=rows_command("sets", file, f" --on {on}{named}"), page=markdown),
         )
     end_judgement(summary.to_json(), lambda: print_sets(summary), json=json, interrupted=interrupted)

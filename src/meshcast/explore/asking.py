@@ -121,12 +121,11 @@ def _check_choices(space: Space) -> None:
     Raises:
         UsageError: One is not among the values it may have.
     """
-    fixed = {**space.asked, "plan": None}
-    for name, value in ((None, None), *((axis.name, value) for axis in space.axes for value in axis.values)):
-        if name is None or name in option_places():
-            options = options_of(fixed if name is None else {**fixed, name: value, "plan": None})
-            options.check_choices()
-            check_fidelity(options.estimate.fidelity)
+    swept = [{axis.name: value} for axis in space.axes if axis.name in option_places() for value in axis.values]
+    for changed in ({}, *swept):
+        options = options_of({**space.asked, **changed, "plan": None})
+        options.check_choices()
+        check_fidelity(options.estimate.fidelity)
 
 
 def _in_order(found: Sequence[Found]) -> tuple[Found, ...]:

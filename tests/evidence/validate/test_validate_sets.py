@@ -60,7 +60,7 @@ def run(*arguments: str) -> Any:
 
 
 def test_errors_of_sets_are_those_of_their_rows(file: Path) -> None:
-    opened, closed = validate_sets(read_sets(file), ["roofline"], Options(on="h200", levers=False))
+    opened, closed = validate_sets(read_sets(file)[0], ["roofline"], Options(on="h200", levers=False))
     assert opened.summary.time.all.geomean_error == pytest.approx(1.0)
     # ln 1, ln 2 and ln 8 have the mean 4/3 ln 2; the middle one is 2.
     assert closed.summary.time.all.geomean_error == pytest.approx(2 ** (4 / 3) - 1)
@@ -69,7 +69,7 @@ def test_errors_of_sets_are_those_of_their_rows(file: Path) -> None:
 
 
 def test_sets_that_were_never_opened_come_first_and_alone_count(file: Path) -> None:
-    figures = tuple(validate_sets(read_sets(file), ["roofline"], Options(on="h200", levers=False)))
+    figures = tuple(validate_sets(read_sets(file)[0], ["roofline"], Options(on="h200", levers=False)))
     summary = SetsSummary(figures=figures, fidelities=("roofline",))
     assert [(table.title, [row[0] for row in table.rows]) for table in summary.tables()] == [
         ("Never opened", ["closed ones"]),

@@ -128,13 +128,8 @@ class SetsSummary:
         return TextTable(title=title, header=header, rows=tuple(rows))
 
 
-def read_about(path: Path) -> str:
-    """What a file of sets says of them all, or nothing."""
-    return Reader(read_document(path)).text("about", default="")
-
-
-def read_sets(path: Path, *, limit: int | None = None) -> list[MeasuredSet]:
-    """The sets that a file names, each with its programs.
+def read_sets(path: Path, *, limit: int | None = None) -> tuple[list[MeasuredSet], str]:
+    """The sets that a file names, each with its programs, and what it says of them all.
 
     Args:
         path: The file; folders are beside it.
@@ -145,7 +140,7 @@ def read_sets(path: Path, *, limit: int | None = None) -> list[MeasuredSet]:
     """
     reader = Reader(read_document(path))
     reader.choice("schema", among=(FILE_SCHEMA,))
-    reader.text("about", default="")
+    about = reader.text("about", default="")
     stated = [
         (
             reader.text("sets", place, "name"),
@@ -163,7 +158,7 @@ def read_sets(path: Path, *, limit: int | None = None) -> list[MeasuredSet]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"has two sets named {twice!r}", where=str(path), fix="give each a name of its own")
-    return [
+    sets = [
         MeasuredSet(
             name=name,
             folder=path.parent / folder,
@@ -172,6 +167,7 @@ def read_sets(path: Path, *, limit: int | None = None) -> list[MeasuredSet]:
         )
         for name, folder, seen in stated
     ]
+    return sets, about
 
 
 def validate_sets(
@@ -208,12 +204,11 @@ programs. *Inside* is the share of measured times that lie in the predicted inte
 """
 
 
-def sets_page(summary: SetsSummary, *, file: Path, command: str, page: Path) -> str:
+def sets_page(summary: SetsSummary, *, about: str, command: str, page: Path) -> str:
     """The page of `--markdown`: what the file says of its sets, the tables, and where the sets lie."""
     tables = [f"## {table.title}\n\n{markdown_table(table)}" for table in summary.tables()]
     folders = {each.measured.name: relative(each.measured.folder) for each in summary.figures}
     where = "\n".join(f"- {name}: `{folder}`" for name, folder in folders.items())
-    about = read_about(file)
     head = ["# Accuracy over sets of measured programs\n", *([about.strip() + "\n"] if about else []), _COLUMNS]
     return "\n".join([*head, made_by(command, page), *tables, f"## Where they lie\n\n{where}\n"])
 

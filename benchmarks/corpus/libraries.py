@@ -68,7 +68,9 @@ MODULES: dict[str, str] = {
     "qdax": "qdax_searches",
     "e3x": "e3x_molecules",
     "matfree": "matfree_estimates",
+    "plain-images": "plain_images",
+    "plain-sequences": "plain_sequences",
 }
 # Where the distribution's name is another one than the library's.
-DISTRIBUTIONS = {name: "jax" for name in MODULES if name.startswith("jax.")}
+DISTRIBUTIONS = {name: "jax" for name in MODULES if name.startswith(("jax.", "plain-"))}
 DISTRIBUTIONS |= {"flax.linen": "flax", "flax.nnx": "flax", "tensorflow-probability": "tfp-nightly"}

@@ -106,7 +106,11 @@ def _given_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Ord
 
 
 def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Order]:
-    """Orders in which products want values that they read, through renamings: the first reader's wish counts."""
+    """Orders in which products want values that they read: the first reader's wish counts.
+
+    A wish goes back through renamings, conversions and updates, which have one order for what they read and write, and
+    forward again to other names of what it has reached.
+    """
     wanted: dict[int, Order] = {}
     for op in reversed(ops):
         kind = op.cost.kind
@@ -120,6 +124,14 @@ def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Or
             source, result = op.operands[0], op.results[0]
             if result in wanted and _alike(source, result, tensors):
                 wanted[source] = wanted[result]
+        elif kind is OpKind.UPDATE or (kind is OpKind.ELEMENTWISE and len(op.operands) == 1):
+            if op.results[0] in wanted:
+                wanted[op.operands[0]] = wanted[op.results[0]]
+    for op in ops if wanted else ():
+        if op.cost.kind is OpKind.VIEW and op.operands and len(op.results) == 1:
+            source, result = op.operands[0], op.results[0]
+            if source in wanted and result not in wanted and _alike(source, result, tensors):
+                wanted[result] = wanted[source]
     return wanted
 
 

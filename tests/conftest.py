@@ -42,8 +42,11 @@ os.environ.setdefault("XLA_FLAGS", flags())
 os.environ.setdefault("MESHCAST_TESTED_GPU_COMPILER", os.environ.get("MESHCAST_GPU_COMPILER", ""))
 os.environ["MESHCAST_GPU_COMPILER"] = "none"
 
-# Half of the examples that are usual: the other half is tried when the tests are run again.
-hypothesis.settings.register_profile("half", max_examples=50)
+# Half of the examples that are usual: the other half is tried when the tests are run again. How long one takes says nothing on a
+# machine that others use.
+hypothesis.settings.register_profile(
+    "half", max_examples=50, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("half")
 
 # Who starts the tests behind a shell's `&` or under `nohup` hands ignored signals on to them, and to the commands that they

@@ -149,3 +149,23 @@ def test_a_transpose_at_the_end_of_a_fusion_goes_through_tiles() -> None:
     assert "tiles" in tiled.flags
     (short,) = kernels(lower_function(turned, spec(4096, 2)))
     assert "tiles" not in short.flags
+
+
+@pytest.mark.parametrize("into_itself", [True, False])
+def test_a_scatter_takes_in_no_gather_of_what_it_writes_into(into_itself: bool) -> None:
+    """Messages between the nodes of a graph: `y + sum of y[source]` is a scatter into `y`, which rows of `y` are gathered before."""
+    nodes, edges, width = 5_000, 60_000, 64
+
+    def passed(x: jax.Array, y: jax.Array, source: jax.Array, target: jax.Array) -> jax.Array:
+        y = jnp.tanh(y)
+        return (y if into_itself else x).at[target].add(y[source], mode="promise_in_bounds")
+
+    found = kernels(
+        lower_function(
+            passed, spec(nodes, width), spec(nodes, width), spec(edges, dtype="int32"), spec(edges, dtype="int32")
+        )
+    )
+    (scatter,) = [kernel for kernel in found if kernel.kind is KernelKind.SCATTER]
+    gathering = [kernel for kernel in found if "stablehlo.gather" in kernel.ops]
+    assert (scatter in gathering) is not into_itself
+    assert len(gathering) == 1

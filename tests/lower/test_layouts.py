@@ -44,6 +44,26 @@ def test_a_cache_that_products_read_by_head_is_transposed_before_and_after_the_l
     assert [(kernel.read_bytes, kernel.written_bytes) for kernel in found] == [(size, size)] * expected
 
 
+def decode_in_turn(q: jax.Array, cache: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same with a layer's part of the cache handed in and out: it is updated between its slice and its products."""
+
+    def body(q: jax.Array, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
+        keys = jax.lax.dynamic_update_slice(keys, q[:, None, :, 0], (0, 3, 0, 0))
+        scores = jnp.einsum("bhgd,bthd->bhgt", q, keys)
+        return jnp.einsum("bhgt,bthd->bhgd", scores, keys), keys
+
+    return jax.lax.scan(body, q, cache)
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(2, 2), (1, 0)])
+def test_wishes_pass_through_the_update_of_a_part(batch: int, expected: int) -> None:
+    """The cache is transposed as it enters; what the loop stacks lies as its parts do, and is transposed as it leaves."""
+    cache = spec(LAYERS, batch, 512, 8, WIDTH, dtype=BF16)
+    lowered = lower_function(decode_in_turn, spec(batch, 8, 4, WIDTH, dtype=BF16), cache)
+    size = LAYERS * batch * 512 * 8 * WIDTH * 2
+    assert [(kernel.read_bytes, kernel.written_bytes) for kernel in transposes(lowered)] == [(size, size)] * expected
+
+
 def loss(weights: jax.Array, x: jax.Array, *, swapped: bool) -> jax.Array:
     """Layers of `softmax(x w x^T) x`; the scores as their product writes them, or transposed right after it."""
 

@@ -29,14 +29,32 @@ def test_a_plain_layer_needs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "few", [{"in_channels": 3}, {"kernel": (16, 16), "out_spatial": (3, 3)}, {"rhs_dilation": (16, 16)}]
+    "few",
+    [
+        {"in_channels": 3},
+        {"kernel": (16, 16), "out_spatial": (3, 3), "padding": ((200, 200), (200, 200))},
+        {"rhs_dilation": (16, 16)},
+    ],
 )
 def test_forward_calls_in_f32_copy_both_operands(few: dict[str, Any]) -> None:
-    """Few channels; a filter as large as an image; taps that are far apart."""
+    """Few channels; a filter as large as an image, too large for transforms; taps that are far apart."""
     shape = convolution(**few)
     taps = shape.kernel[0] * shape.kernel[1]
     copied = 128 * shape.in_channels * 256 + shape.in_channels * 128 * taps
     assert workspace_bytes(shape, CORES) == 4 * copied
+
+
+def test_spectra_lie_there_twice_and_the_results_once() -> None:
+    """18 x 18 pixels are transformed to 32 x 17 frequencies of 8 bytes: (128 + 128) * 64 planes twice, 128 * 128 once."""
+    shape = convolution(kernel=(16, 16), out_spatial=(3, 3))
+    copied = 4 * (128 * 64 * 256 + 64 * 128 * 256)
+    assert workspace_bytes(shape, CORES) == copied + 32 * 17 * 8 * (2 * 256 * 64 + 128 * 128)
+
+
+def test_small_filters_are_not_transformed() -> None:
+    """7 x 7 taps of 3 x 3 results are 882 FLOPs a channel, the products of 16 x 9 frequencies 1,152."""
+    shape = convolution(in_spatial=(9, 9), kernel=(7, 7), out_spatial=(3, 3), padding=((0, 0), (0, 0)))
+    assert workspace_bytes(shape, CORES) == 4 * 64 * (128 * 81 + 128 * 49)
 
 
 @pytest.mark.parametrize(("channels", "copied"), [(64, 0), (3, 4 * (3 * 128 * 256 + 128 * 128 * 256))])

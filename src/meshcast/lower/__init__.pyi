@@ -41,6 +41,9 @@ from meshcast.lower.radix_sorts import sorted_by_radix as sorted_by_radix
 from meshcast.lower.ragged_products import RaggedProducts as RaggedProducts
 from meshcast.lower.scheduled import lower_hlo as lower_hlo
 from meshcast.lower.separate_layers import Layers as Layers
+from meshcast.lower.spectral_sides import NARROWEST as NARROWEST
+from meshcast.lower.spectral_sides import spectra_bytes as spectra_bytes
+from meshcast.lower.spectral_sides import spectral_side as spectral_side
 from meshcast.lower.split_sums import summing_launches as summing_launches
 from meshcast.lower.splits import SPLIT_TILE as SPLIT_TILE
 from meshcast.lower.splits import padded_bytes as padded_bytes

@@ -16,7 +16,7 @@ class FusionCandidate:
 
     __slots__ = (
         "asked", "barred", "copies", "cycles", "elements", "gained", "gains", "loaded", "narrow", "order", "places", "rates",
-        "reads_s", "rows", "seconds", "times", "unknown", "written_s",
+        "reads_s", "rows", "seconds", "target", "times", "unknown", "written_s",
     )  # fmt: skip
 
     def __init__(self, order: int, elements: int, cycles: float, rates: Rates, written_s: float) -> None:
@@ -29,6 +29,7 @@ class FusionCandidate:
         self.loaded = 1.0  # bytes that are loaded for one that is needed
         self.copies = 1.0  # of ops in its code
         self.rows = False  # whether it is a program of Triton's for rows
+        self.target: int | None = None  # what a scatter writes into
         self.asked: dict[int, float] = {}  # value -> elements that are read of it
         self.places: dict[int, Places] = {}  # of those that are not asked for at the root alone
         self.times: dict[int, float] = {}  # value -> seconds to read it

@@ -133,6 +133,8 @@ class _FusionQueue:
         if reduction and not narrow:
             kernel.narrow = root_rates(op, space, self._least, tensors, narrow=True)
         kernel.loaded = self._spoiled.get(place, ORDERLY).alone
+        if kind is OpKind.SCATTER:
+            kernel.target = self._operands[place][0]
         asked, places = kernel.asked, kernel.places
         for value in operands:
             if value in counted:
@@ -291,6 +293,8 @@ class _FusionQueue:
         """Seconds that a reader gains if an op is inside it; None where that cannot be."""
         if into.rows and not is_indexable(self._ops[place]):
             return None
+        if into.target is not None and into.target in kernel.asked:
+            return None  # it would be read while it is written (gpu_fusible.cc, CanEmitInputFusedScatter)
         asked, times, places = into.asked, into.times, into.places
         where, count = places.get(value), asked[value]
         copies = kernel.copies if where is None else kernel.copies * sum([times for _, times in where.values()])

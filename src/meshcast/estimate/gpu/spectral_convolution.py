@@ -21,28 +21,10 @@ import math
 
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
-from meshcast.lower import Kernel
-from meshcast.workload import Convolution, element_bytes
+from meshcast.lower import NARROWEST, Kernel, spectra_bytes, spectral_side
+from meshcast.workload import Convolution
 
-SIDES = (
-    16,
-    32,
-    64,
-    128,
-    256,
-)  # that cuDNN has kernels for: fft2d_r2c_16x16 to 64x64, and regular_fft_pad of 128 and 256
 AT_ONCE = 64  # the largest side whose rows and columns one kernel transforms
-NARROWEST = 16  # images and results that the products pad fewer to
-FREQUENCY_BYTES = 8
-
-
-def spectral_side(shape: Convolution) -> int | None:
-    """The side of the transforms; None where there are none: an image too large or no plane, holes, numbers of other widths."""
-    steps = (*shape.strides, *shape.lhs_dilation, *shape.rhs_dilation)
-    if len(shape.kernel) != 2 or max(steps) > 1 or element_bytes(shape.lhs_dtype) != 4:
-        return None
-    padded = max(size + low + high for size, (low, high) in zip(shape.in_spatial, shape.padding, strict=True))
-    return next((side for side in SIDES if side >= padded), None)
 
 
 def spectral_convolution(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWork | None:
@@ -52,8 +34,7 @@ def spectral_convolution(kernel: Kernel, shape: Convolution, machine: GpuMachine
         return None
     p = machine.parameters
     frequencies = side * (side // 2 + 1)
-    there = (shape.batch * shape.in_channels + shape.in_channels * shape.out_channels) * frequencies * FREQUENCY_BYTES
-    back = shape.batch * shape.out_channels * frequencies * FREQUENCY_BYTES
+    there, back = spectra_bytes(shape, side)
     passes = [
         (traffic(kernel.read_bytes, kernel.read_bytes, machine), 1.0),
         (traffic(kernel.read_bytes, there, machine), p.spectral_rows),

@@ -153,7 +153,7 @@ def test_a_transpose_at_the_end_of_a_fusion_goes_through_tiles() -> None:
 
 @pytest.mark.parametrize("into_itself", [True, False])
 def test_a_scatter_takes_in_no_gather_of_what_it_writes_into(into_itself: bool) -> None:
-    """Messages between the nodes of a graph: `y + sum of y[source]` is a scatter into `y`, which rows of `y` are gathered before."""
+    """Messages in a graph: `y + sum of y[source]` is a scatter into `y`, and rows of `y` are gathered before it."""
     nodes, edges, width = 5_000, 60_000, 64
 
     def passed(x: jax.Array, y: jax.Array, source: jax.Array, target: jax.Array) -> jax.Array:

@@ -124,15 +124,19 @@ def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Or
             source, result = op.operands[0], op.results[0]
             if result in wanted and _alike(source, result, tensors):
                 wanted[source] = wanted[result]
-        elif kind is OpKind.UPDATE or (kind is OpKind.ELEMENTWISE and len(op.operands) == 1):
-            if op.results[0] in wanted:
-                wanted[op.operands[0]] = wanted[op.results[0]]
+        elif _has_one_order(op) and op.results[0] in wanted:
+            wanted[op.operands[0]] = wanted[op.results[0]]
     for op in ops if wanted else ():
         if op.cost.kind is OpKind.VIEW and op.operands and len(op.results) == 1:
             source, result = op.operands[0], op.results[0]
             if source in wanted and result not in wanted and _alike(source, result, tensors):
                 wanted[result] = wanted[source]
     return wanted
+
+
+def _has_one_order(op: Op) -> bool:
+    """Whether an op writes its result as its first operand lies: an update of it, or a conversion."""
+    return op.cost.kind is OpKind.UPDATE or (op.cost.kind is OpKind.ELEMENTWISE and len(op.operands) == 1)
 
 
 def _alike(one: int, other: int, tensors: Sequence[Tensor]) -> bool:

@@ -30,7 +30,7 @@ from meshcast.lower.fusion_queue import kept_ops
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import complicated_values, epilogue_fits
-from meshcast.lower.rewriting import KEPT_ROW, turns
+from meshcast.lower.rewriting import KERNELS_OF_THEIR_OWN, turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.workload import Op, OpKind, Reduction, Tensor
 
@@ -114,7 +114,7 @@ class _Sweep:
                     total += least if least < size else size
                 producers.append(index)
                 sources[op.results[0]] = total if total < cost.written_bytes else cost.written_bytes
-            if op.name == KEPT_ROW:
+            if op.name in KERNELS_OF_THEIR_OWN:
                 pinned.update(op.results)
             if kind in PRODUCTS:
                 self._products.add(index)

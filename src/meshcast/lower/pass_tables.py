@@ -192,6 +192,12 @@ XLA_GPU = PassTable(
             product.may_turn_operands,
         ),
         _Block(
+            "written masks",
+            "broadcasts of arguments that a product's epilogue reads as arrays; behind turned operands, which products keep",
+            product.write_masks,
+            product.may_write_masks,
+        ),
+        _Block(
             "kept strides",
             "strides of large draws' counters are rows of their own; before fusion would compute them on the way",
             block.keep_strides,

@@ -8,6 +8,7 @@ from meshcast.lower.product_order import with_products_order
 from meshcast.lower.swapped_products import with_swapped_products
 from meshcast.lower.turned_operands import with_turned_operands
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
+from meshcast.lower.written_masks import has_batches, with_written_masks
 from meshcast.workload import OpKind
 
 
@@ -67,3 +68,14 @@ def may_cut_operands(draft: BlockDraft) -> bool:
 def cut_operands(draft: BlockDraft) -> None:
     """`with_cut_operands`."""
     draft.ops, draft.operands = with_cut_operands(draft.ops, draft.operands, draft.live_out, draft.values.tensors)
+
+
+def may_write_masks(draft: BlockDraft) -> bool:
+    """Whether a block has products over batches of several dimensions, and broadcasts."""
+    return OpKind.BROADCAST in draft.kinds and any(map(has_batches, draft.costs))
+
+
+def write_masks(draft: BlockDraft) -> None:
+    """`with_written_masks`."""
+    inputs, tensors = frozenset(draft.block.inputs), draft.values.tensors
+    draft.ops = with_written_masks(draft.ops, inputs, draft.kept, tensors, draft.buffer)

@@ -17,6 +17,9 @@ from meshcast.workload import Cost, Geometry, Op, OpKind, Tensor, element_bytes
 LAID_OUT_ANEW = "layout.transpose"
 # And that of a row which is computed once, though it could be on the way.
 KEPT_ROW = "strides.multiply"
+# And that of an array which a product's epilogue reads (`written_masks`).
+WRITTEN_MASK = "masks.broadcast_in_dim"
+KERNELS_OF_THEIR_OWN = frozenset({KEPT_ROW, WRITTEN_MASK})
 TILE_BYTES = 64  # of either side that a block turns where elements are packed
 WORD_BYTES = 4
 FILLING = frozenset({"stablehlo.constant", "stablehlo.broadcast_in_dim"})

@@ -64,6 +64,21 @@ def test_wishes_pass_through_the_update_of_a_part(batch: int, expected: int) -> 
     assert [(kernel.read_bytes, kernel.written_bytes) for kernel in transposes(lowered)] == [(size, size)] * expected
 
 
+def test_a_part_that_is_updated_and_handed_on_is_written_twice() -> None:
+    """As it was, for the stack, and as it is, for the products: one kernel cuts it out and updates it."""
+    lowered = lower_function(
+        decode_in_turn, spec(1, 8, 4, WIDTH, dtype=BF16), spec(LAYERS, 1, 512, 8, WIDTH, dtype=BF16)
+    )
+    (loop,) = loops(lowered)
+    body = [step for step in loop.body.steps if isinstance(step, Kernel)]
+    (cut,) = [kernel for kernel in body if "stablehlo.dynamic_slice" in kernel.ops and len(kernel.writes) == 2]
+    part = 512 * 8 * WIDTH * 2
+    assert (cut.written_bytes, cut.updates) == (2 * part, ())
+    (stacked,) = [kernel for kernel in body if kernel.updates]
+    assert cut.writes[0] in stacked.reads
+    assert any(cut.writes[1] in kernel.reads for kernel in body if kernel.kind is KernelKind.GEMM)
+
+
 def loss(weights: jax.Array, x: jax.Array, *, swapped: bool) -> jax.Array:
     """Layers of `softmax(x w x^T) x`; the scores as their product writes them, or transposed right after it."""
 

@@ -95,6 +95,7 @@ def test_what_is_asked_for_decides_which_passes_apply() -> None:
     assert idle(tables.XLA_GPU, asked) == {
         "separate layers",
         "layerwise weights",
+        "updated slices",
         "loop copies",
         "fused copies",
     }  # nothing is lowered yet

@@ -272,6 +272,12 @@ XLA_GPU = PassTable(
     ),
     program=(
         _Program(
+            "updated slices",
+            "parts of stacks that a turn updates, multiplies with and hands on are written twice; on kernels, before copies",
+            whole.keep_updated_slices,
+            whole.may_stack_parts,
+        ),
+        _Program(
             "donated copies",
             "arguments whose memory an output takes while others may still read them; on the kernels that are left",
             whole.copy_donated,

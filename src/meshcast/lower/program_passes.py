@@ -17,6 +17,7 @@ from meshcast.lower.recency import with_recency
 from meshcast.lower.returned import with_returned_copies
 from meshcast.lower.reuse import with_reuse
 from meshcast.lower.separate_layers import with_separate_layers
+from meshcast.lower.updated_slices import with_updated_slices
 
 
 def copy_donated(draft: ProgramDraft) -> None:
@@ -39,6 +40,16 @@ def copy_loop_state(draft: ProgramDraft) -> None:
 def has_loops(draft: ProgramDraft) -> bool:
     """Whether something of a program is a loop or a branch."""
     return any(not isinstance(step, Kernel) for step in draft.schedule.steps)
+
+
+def may_stack_parts(draft: ProgramDraft) -> bool:
+    """Whether turns of loops may cut parts out of stacks: layers of frameworks have arrays of their own."""
+    return draft.layers == "scanned" and has_loops(draft)
+
+
+def keep_updated_slices(draft: ProgramDraft) -> None:
+    """`with_updated_slices`."""
+    draft.schedule = with_updated_slices(draft.schedule)
 
 
 def fuse_copies(draft: ProgramDraft) -> None:

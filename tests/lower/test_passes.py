@@ -100,6 +100,7 @@ def test_what_is_asked_for_decides_which_passes_apply() -> None:
         "fused copies",
     }  # nothing is lowered yet
     assert idle(tables.XLA_GPU, replace(asked, layers="separate")) == {
+        "updated slices",
         "donated copies",
         "loop copies",
         "fused copies",

@@ -39,3 +39,29 @@ def test_a_weight_that_the_backward_pass_reads_beside_its_update_is_copied(
     if found:  # all read the copy, and the argument's memory is free to be written
         argument = lowered.schedule.inputs[0]
         assert [kernel for kernel in kernels(lowered) if argument in kernel.reads] == found
+
+
+@pytest.mark.parametrize("carried", [True, False])
+def test_a_stack_that_a_loop_makes_of_another_is_copied_into_its_memory(carried: bool) -> None:
+    """A cache that is handed in part by part lies beside the new one; one that the loop carries is updated where it lies."""
+
+    def in_parts(x: jax.Array, cache: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def turn(x: jax.Array, part: jax.Array) -> tuple[jax.Array, jax.Array]:
+            part = jax.lax.dynamic_update_slice(part, x, (3, 0))
+            return x + part.sum(0, keepdims=True), part
+
+        return jax.lax.scan(turn, x, cache)
+
+    def whole(x: jax.Array, cache: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def turn(carry: tuple[jax.Array, jax.Array], layer: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
+            x, cache = carry
+            cache = jax.lax.dynamic_update_slice(cache, x[None], (layer, 3, 0))
+            return (x + cache[layer].sum(0, keepdims=True), cache), None
+
+        return jax.lax.scan(turn, (x, cache), jnp.arange(4))[0]
+
+    step = jax.jit(whole if carried else in_parts, donate_argnums=(1,))
+    lowered = lower(read_workload(capture(step, spec(1, 64), spec(4, 512, 64), name="a turn")))
+    found = [kernel for kernel in copies(lowered) if kernel.written_bytes == 4 * 512 * 64 * 4]
+    assert len(found) == (not carried)
+    assert all(kernel.writes[0] in lowered.schedule.outputs for kernel in found)

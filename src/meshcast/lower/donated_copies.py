@@ -4,7 +4,8 @@ An output that takes a donated argument's memory may be written once nobody read
 runs before kernels are put in order, so that it asks what waits for what: where some reader of the argument does not come
 before the output's kernel by its operands, the argument is copied at the program's beginning, and all read the copy
 (AddCopiesForAliasedInputOutputs, RemoveUnnecessaryCopies). In a training step these are the weights that a backward pass
-multiplies gradients by while the optimizer has their own gradient already.
+multiplies gradients by while the optimizer has their own gradient already. A stack that a loop makes of the parts of another one
+it is handed (a cache, layer by layer) is written while that is read: it is copied into the argument's memory behind the loop.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshcast.lower.kernel import Schedule, Step
+from meshcast.lower.kernel import LoopStep, Schedule, Step
 from meshcast.lower.kernel_dependencies import dependencies, on_values
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.small_kernels import copy_kernel
@@ -44,7 +45,7 @@ def outputs_in_place(schedule: Schedule, arguments: Sequence[Argument], tensors:
 
 
 def with_donated_copies(schedule: Schedule, arguments: Sequence[Argument], values: ValueTypes) -> Schedule:
-    """The program's schedule with a copy of every such argument first."""
+    """The program's schedule with a copy of every such argument first, and of every such stack last."""
     pairs = outputs_in_place(schedule, arguments, values.tensors)
     if not pairs:
         return schedule
@@ -56,19 +57,33 @@ def with_donated_copies(schedule: Schedule, arguments: Sequence[Argument], value
     earlier = _earlier(schedule.steps)
     names: dict[int, int] = {}
     copies: list[Step] = []
+    outputs, moved = list(schedule.outputs), list[Step]()
     for position, donor in pairs.items():
         writer = writers.get(schedule.outputs[position])
         if writer is None:
+            continue
+        if _stacks_anew(schedule.steps[writer], outputs[position], donor):
+            tensor = values.tensors[outputs[position]]
+            target = values.new(tensor.shape, tensor.dtype)
+            moved.append(copy_kernel(outputs[position], target, tensor, ""))
+            outputs[position] = target
             continue
         others = [index for index in readers.get(donor, ()) if index != writer]
         tensor = values.tensors[donor]
         if tensor.elements and any(not earlier[writer] >> index & 1 for index in others):
             names[donor] = values.new(tensor.shape, tensor.dtype)
             copies.append(copy_kernel(donor, names[donor], tensor, ""))
-    if not copies:
+    if not copies and not moved:
         return schedule
     steps = [on_values(step, names) if not names.keys().isdisjoint(step.reads) else step for step in schedule.steps]
-    return replace(schedule, steps=(*copies, *steps))
+    return replace(schedule, steps=(*copies, *steps, *moved), outputs=tuple(outputs))
+
+
+def _stacks_anew(step: Step, output: int, donor: int) -> bool:
+    """Whether a step is a loop that reads an argument and carries the output that takes its memory in other memory."""
+    if not isinstance(step, LoopStep) or donor not in step.reads:
+        return False
+    return any(each.result == output and each.initial != donor for each in step.carried)
 
 
 def _earlier(steps: Sequence[Step]) -> list[int]:

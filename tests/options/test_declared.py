@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from meshcast.base import UsageError
-from meshcast.cli import compare, flags, plan, predict, report, show, trace
+from meshcast.cli import collective, compare, flags, plan, predict, report, show, trace
 from meshcast.cli.app import app
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.jobs.described import inputs_of
@@ -39,8 +39,10 @@ VERBS = {
     "trace": (trace.trace_command, STAGES),
     "plan": (plan.plan_command, STAGES),
     "report": (report.report_command, STAGES),
-    "show": (show.show_command, ("program", "lowering", "estimate")),
+    "show": (show.show_command, STAGES),
+    "collective": (collective.collective_command, ("network",)),
 }
+BESIDES = {"collective": {"mesh"}}  # of other stages
 
 
 def test_every_field_of_a_part_is_declared_under_a_name_of_its_own() -> None:
@@ -69,14 +71,16 @@ def test_a_verb_has_the_flags_of_the_stages_that_it_runs_or_says_why_not(verb: s
         verb, set()
     )  # of its own
     for name, place in option_places().items():
-        written = {each.flag for each in place.field.declaration.flags}
-        if place.part in (None, *stages) and written and name not in without:
+        written = {each.flag for each in place.field.declaration.flags if each.flag not in without}
+        of_verb = place.part in (None, *stages) or name in BESIDES.get(verb, ())
+        if of_verb and written and name not in without:
             assert written <= taken
         else:
             assert name in several or not written & taken
     assert all(without.values())
-    assert without.keys() <= option_places().keys()
-    assert "--stack" in taken
+    single = {each.flag for place in option_places().values() for each in place.field.declaration.flags}
+    assert without.keys() <= option_places().keys() | single
+    assert ("--stack" in taken) == bool({"lowering", "run"} & set(stages))
 
 
 @pytest.mark.parametrize("name", option_places())

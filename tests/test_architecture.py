@@ -76,9 +76,42 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "meshcast")
 
 
+def _named(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Modules of ours that texts name, whole (`"meshcast.serve.worker"`) or by how they begin (`f"meshcast.zoo.{name}"`).
+
+    By such a text a module is imported (`import_module`, `__import__`), run (`python -m`), or its files are read.
+    """
+    for node in ast.walk(tree):
+        begun = isinstance(node, ast.JoinedStr)
+        text = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
+        if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+            continue
+        whole = text.value.partition(":")[0]  # `module:name`, as entry points have it
+        if begun:
+            whole += "x" if whole.endswith(".") else ""  # some module of it
+        if not re.fullmatch(r"meshcast(\.\w+)+", whole):
+            continue
+        place = PACKAGE.parent.joinpath(*whole.split("."))
+        there = place.parent if begun else place
+        if there != PACKAGE and (there.is_dir() or there.with_suffix(".py").exists()):
+            yield whole, ""
+
+
+def _hidden(tree: ast.AST) -> Iterator[str]:
+    """Imports by a text that does not say the package of ours, or by a relative one: nobody sees what they import."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("import_module", "__import__", "find_spec", "resolve_name"):
+            text = ast.unparse(node.args[0])
+            if re.match(r"f?['\"](meshcast\.?['\"{]|\.)", text):
+                yield text
+
+
 @cache
 def _imports_of(path: Path) -> tuple[tuple[str, str], ...]:
-    return tuple(_imports(_tree(path)))
+    return (*_imports(_tree(path)), *_named(_tree(path)))
 
 
 def _at_once(tree: ast.Module) -> set[str]:
@@ -108,6 +141,39 @@ def test_packages_know_those_before_them_and_meet_at_their_doors(path: Path) -> 
         assert len(parts) == 1, f"{name} is imported from {module}, past the door of {package}"
         taken = name if module != "meshcast" else ""
         assert not _is_module(package, taken) or (package, taken) in MODULES_AT_DOORS, f"{package}.{taken} is a module"
+
+
+@pytest.mark.parametrize(
+    ("source", "seen"),
+    [
+        ('import_module("meshcast.lower.fusion")', ["meshcast.lower.fusion"]),
+        ('__import__("meshcast.lower")', ["meshcast.lower"]),
+        ('PLACES = {"a": ("meshcast.estimate.outside.zigzag", "Zigzag")}', ["meshcast.estimate.outside.zigzag"]),
+        ('import_module(f"meshcast.zoo.{name}")', ["meshcast.zoo.x"]),
+        ('import_module(f"meshcast.evidence.calibrate.families.{name}")', ["meshcast.evidence.calibrate.families.x"]),
+        ('MAKER = "meshcast.estimate.roofline:Roofline"', ["meshcast.estimate.roofline"]),
+        ('SCHEMA = "meshcast.stack/1"; ATTRIBUTE = "meshcast.trip_count"', []),
+    ],
+)
+def test_imports_by_a_text_are_seen(source: str, seen: list[str]) -> None:
+    assert [module for module, _ in _named(ast.parse(source))] == seen
+
+
+@pytest.mark.parametrize(
+    ("source", "hidden"),
+    [
+        ('import_module(f"meshcast.{name}")', 1),
+        ('import_module("meshcast." + name)', 1),
+        ('import_module(".fusion", "meshcast.lower")', 1),
+        ('import_module("jaxlib")', 0),
+    ],
+)
+def test_imports_by_a_text_say_the_package(source: str, hidden: int) -> None:
+    assert len(list(_hidden(ast.parse(source)))) == hidden
+
+
+def test_no_import_is_hidden_in_a_text() -> None:
+    assert {path.name: list(_hidden(_tree(path))) for path in FILES if any(_hidden(_tree(path)))} == {}
 
 
 def test_every_package_has_a_place_and_comes_after_those_it_knows() -> None:

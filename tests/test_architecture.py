@@ -30,17 +30,13 @@ MAY_IMPORT = {
     "results": "base hardware zoo network simulate",
     "options": "base hardware zoo programs workload lower estimate network simulate",
     "jobs": "base hardware zoo chakra programs partition workload lower estimate network simulate results options",
-    "tables": "base hardware zoo programs estimate network simulate results options jobs",
-    "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
-    "recorded": "base chakra simulate results jobs traces evidence",
-    "synthetic": "base chakra zoo workload lower options jobs evidence recorded",
+    "traces": "base hardware zoo chakra programs workload lower estimate network simulate results options jobs evidence",
     "explore": "base hardware zoo programs results options jobs",
-    "report": "base hardware programs workload lower estimate simulate results options jobs traces recorded explore",
-    "plots": "base explore results",
-    "serve": "base hardware zoo programs lower options jobs tables explore report",
-    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs tables traces evidence "
-    "recorded synthetic explore report plots serve",
+    "report": "base hardware programs workload lower estimate simulate results options jobs traces explore",
+    "serve": "base hardware zoo programs lower options jobs explore report",
+    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs evidence traces "
+    "explore report serve",
 }
 # Modules whose types have the next stages as methods (`program.partition()`): packages that lie behind theirs and that they
 # import in such a method, when it is called, or for the types in its signature.

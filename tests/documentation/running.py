@@ -25,7 +25,7 @@ NOT_RUN = {
     r"^meshcast serve": "serves until it is ended; tests/serve/test_browser.py starts it",
     r"^python benchmarks/": "minutes of measuring",
     r"^meshcast validate sets": "minutes of predictions; tests/evidence/validate judges small sets",
-    r"^meshcast validate generated": "minutes of predictions; tests/synthetic evaluates small graphs",
+    r"^meshcast validate generated": "minutes of predictions; tests/traces/synthetic evaluates small graphs",
     r"^python -m benchmarks\.": "needs the libraries whose programs it captures",
     r"^python -m venv ": "an environment that nothing here uses",
     r"^python -m meshcast\.": "minutes of fitting; tests/evidence fits small tables",

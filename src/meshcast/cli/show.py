@@ -164,7 +164,7 @@ def _show_trace(job: TraceJob, *, limit: int, analysis: bool, faster: list[str],
 
     path = job.source.path
     if analysis:
-        from meshcast.recorded import understanding_json, understanding_sections, understood
+        from meshcast.traces import understanding_json, understanding_sections, understood
 
         with patience(f"replaying {path}"):
             found = understood(job.files, _times_as_fast(faster))

@@ -15,7 +15,8 @@ BOUNDS = {
     r"compare out/llama": "--fidelity roofline",
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-(zoo|corpus-steps|later-|exam-|more-models|vector-products)": "--limit 1",
-    r"generate --suite (?!.*--count)": "--count 2",
+    r"validate ops (?!.*--limit)": "--limit 30",
+    r"generate --suite (?!.*--count)": "--count 1",
 }
 # Not run here, with the reason. Their files and flags are still checked.
 NOT_RUN = {

@@ -19,7 +19,7 @@ WHEELS := $(INSTALL) --no-deps --no-compile --only-binary :all:
 # Modules stay compiled between the hundreds of Python processes of a test run, where the environment says that none are kept too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-setup test-main test-torch-beside check check-main setup lint fuzz golden captured-programs bench docs docs-figures links cross-architecture lock clean test-all-pythons test-torch
+.PHONY: demo test test-setup test-main test-torch-beside check check-main setup lint fuzz golden option-keywords captured-programs bench docs docs-figures links cross-architecture lock clean test-all-pythons test-torch
 
 demo: setup
 	$(BIN)/meshcast predict llama3-8b --on dgx-h100 --plan fsdp=64 --set batch=64 --set seq=8192
@@ -146,6 +146,10 @@ fuzz: $(VENV)/.test-ready
 # Over a thousand answers of the command line, compared bit by bit with those of the repository (docs/golden.md).
 golden: $(VENV)/.test-ready
 	$(BIN)/python -m tests.golden compare
+
+# The types of options as keywords, written of their declarations: after a new option.
+option-keywords: $(VENV)/.test-ready
+	$(BIN)/python -m tests.options.keyword_types
 
 # The programs that the last `make test` captured, packed for fresh clones (tests/captured_archive.py): after a change of what captures.
 captured-programs: $(VENV)/.test-ready

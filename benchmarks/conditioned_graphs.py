@@ -13,7 +13,7 @@ import argparse
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from meshcast.synthetic import GraphConditions, OpGraph, grow_for, shipped_corpus, shipped_model
+from meshcast.traces import GraphConditions, OpGraph, grow_for, shipped_corpus, shipped_model
 
 LIKES = ("llama3-70b", "gpt", "vit", "resnet", "measured-decoder", "recorded-dlrm")
 NODES = (100, 500, 2000)

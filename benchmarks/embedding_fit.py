@@ -22,8 +22,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from meshcast.hardware import load_device
-from meshcast.tables import BagKernels, BagParameters, Distribution, EmbeddingKernels, LookUps, Traffic, traffic_of
-from meshcast.tables.traffic import CACHE_SHARE
+from meshcast.jobs import BagKernels, BagParameters, Distribution, EmbeddingKernels, LookUps, Traffic, traffic_of
+from meshcast.jobs.embedding_tables.traffic import CACHE_SHARE
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 DEVICE = load_device("h200")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from meshcast.synthetic import shipped_model
+from meshcast.traces import shipped_model
 
 
 def main() -> None:

@@ -24,12 +24,12 @@ from typing import Any
 
 from meshcast.chakra import COLLECTIVE_NAMES, NODE_TYPE_NAMES, ChakraTrace, Node, NodeType, NodeValues, read_trace
 from meshcast.chakra.messages import message_classes
-from meshcast.recorded import link_traces
-from meshcast.recorded.drafts import REST
-from meshcast.recorded.events import read_device_trace
-from meshcast.recorded.linking import link_rank
-from meshcast.recorded.matching import matched
-from meshcast.recorded.operators import read_host_trace
+from meshcast.traces import link_traces
+from meshcast.traces.recorded.drafts import REST
+from meshcast.traces.recorded.events import read_device_trace
+from meshcast.traces.recorded.linking import link_rank
+from meshcast.traces.recorded.matching import matched
+from meshcast.traces.recorded.operators import read_host_trace
 
 UNKNOWN = 1000  # the type of a collective that Chakra's converter refuses
 RUN = """

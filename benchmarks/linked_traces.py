@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from meshcast import predict
-from meshcast.recorded import link_traces
+from meshcast.traces import link_traces
 
 RECORDINGS = {
     "DLRM": ("dlrm_pytorch_et", "dlrm_kineto"),

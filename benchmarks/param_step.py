@@ -3,7 +3,8 @@
     python benchmarks/param_step.py DIR [--host slow]
 
 DIR has `worker0_*.json` to `worker7_*.json` of et_replay/tests/inputs/dlrm_kineto.tar.gz. Model, tables and plan are worked out
-of them (`tables/recorded_trainer.py`), and the plan is compared with `data/measured/param-dlrm/plan.json`. The same as
+of them (`jobs/embedding_tables/recorded_trainer.py`), and the plan is compared with `data/measured/param-dlrm/plan.json`. The
+same as
 
     meshcast compare dlrm-criteo --tables param-dlrm --on dgx-v100 --measured DIR
 """
@@ -15,7 +16,7 @@ import json
 from pathlib import Path
 
 from meshcast.hardware import resolve
-from meshcast.tables import measured_trainer, read_tables
+from meshcast.jobs import measured_trainer, read_tables
 
 PLAN = Path(__file__).parents[1] / "data/measured/param-dlrm/plan.json"
 

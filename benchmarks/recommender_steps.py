@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from meshcast.hardware import load_device
-from meshcast.simulate import call_costs
-from meshcast.tables import (
+from meshcast.jobs import (
     Distribution,
     EagerDense,
     EagerStep,
@@ -41,6 +40,7 @@ from meshcast.tables import (
     layers_host_s,
     read_tables,
 )  # fmt: skip
+from meshcast.simulate import call_costs
 from meshcast.zoo import DenseLayers
 
 TABLES = read_tables("mlperf-dcnv2")  # as `embeddings.py` has them

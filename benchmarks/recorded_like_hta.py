@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from meshcast.jobs import find_traces
-from meshcast.recorded import link_traces, understood
+from meshcast.traces import link_traces, understood
 
 PROCESS = Path(__file__).parents[1] / "tests" / "traces" / "hta_process.py"
 COLUMNS = ("compute_time(us)", "non_compute_time(us)", "idle_time(us)")

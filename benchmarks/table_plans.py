@@ -2,7 +2,8 @@
 
     python benchmarks/table_plans.py [--sets 200] [--small 30] [--first 0]
 
-Every step is followed rank by rank (`tables/simulated.py`). Sizes are drawn as the public lists have them: rows over six decades,
+Every step is followed rank by rank (`jobs/embedding_tables/simulated.py`). Sizes are drawn as the public lists have them: rows
+over six decades,
 most tables with one look-up a sample and few with many, uniform or skewed; 3 to 40 tables on 2 to 32 devices, with and without
 dense layers. Small sets have four tables on three devices, whose plans are all tried (table-, column- and row-wise).
 """
@@ -17,7 +18,7 @@ import time
 from dataclasses import replace
 
 from meshcast.hardware import resolve
-from meshcast.tables import (
+from meshcast.jobs import (
     DensePart,
     EmbeddingKernels,
     EmbeddingTable,

@@ -81,7 +81,7 @@ def test_stages_refuse_what_an_earlier_one_decides(tmp_path: Path) -> None:
         "h200", overlap="prefetch"
     ).lowered.idle  # rewrites are still made, where there is something to do
     with pytest.raises(meshcast.MeshcastError, match="no setting 'fidelty'"):
-        program.on("h200", fidelty="roofline")
+        program.on("h200", fidelty="roofline")  # type: ignore[call-arg]
 
 
 def test_a_sharded_program_is_read_once_it_is_partitioned() -> None:
@@ -267,7 +267,7 @@ def test_comparisons_name_what_is_wrong(wrong: dict[str, Any]) -> None:
         (lambda: partition(5), "program"),  # type: ignore[arg-type]
         (lambda: lower(None), "workload"),  # type: ignore[arg-type]
         (lambda: lower(_added().workload(), fusion="zzz"), "fusion"),  # type: ignore[arg-type]
-        (lambda: meshcast.predict(_added(), on="h200", fusion="zzz"), "fusion"),
+        (lambda: meshcast.predict(_added(), on="h200", fusion="zzz"), "fusion"),  # type: ignore[arg-type]
         (lambda: meshcast.load("gpt2-tiny", mesh=3), "mesh"),
         (lambda: meshcast.load("gpt2-tiny", dims=3), "dims"),
         (lambda: _added().workload(trip_counts=3), "trip_counts"),  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -30,17 +30,13 @@ MAY_IMPORT = {
     "results": "base hardware zoo network simulate",
     "options": "base hardware zoo programs workload lower estimate network simulate",
     "jobs": "base hardware zoo chakra programs partition workload lower estimate network simulate results options",
-    "tables": "base hardware zoo programs estimate network simulate results options jobs",
-    "traces": "base hardware chakra programs workload lower estimate network simulate options jobs",
     "evidence": "base hardware zoo programs partition workload lower estimate network simulate results options jobs",
-    "recorded": "base chakra simulate results jobs traces evidence",
-    "synthetic": "base chakra zoo workload lower options jobs evidence recorded",
+    "traces": "base hardware zoo chakra programs workload lower estimate network simulate results options jobs evidence",
     "explore": "base hardware zoo programs results options jobs",
-    "report": "base hardware programs workload lower estimate simulate results options jobs traces recorded explore",
-    "plots": "base explore results",
-    "serve": "base hardware zoo programs lower options jobs tables explore report",
-    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs tables traces evidence "
-    "recorded synthetic explore report plots serve",
+    "report": "base hardware programs workload lower estimate simulate results options jobs traces explore",
+    "serve": "base hardware zoo programs lower options jobs explore report",
+    "cli": "base hardware zoo chakra programs partition lower estimate network results options jobs evidence traces "
+    "explore report serve",
 }
 # Modules whose types have the next stages as methods (`program.partition()`): packages that lie behind theirs and that they
 # import in such a method, when it is called, or for the types in its signature.
@@ -67,24 +63,70 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+# What is looked at: all of a module's in one walk, which takes longer than anything that is asked of them.
+_LOOKED_AT = (ast.Import, ast.ImportFrom, ast.Constant, ast.JoinedStr, ast.Call, ast.ClassDef)
+
+
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    return [node for node in ast.walk(tree) if isinstance(node, _LOOKED_AT)]
+
+
+@cache
+def _nodes_of(path: Path) -> list[ast.AST]:
+    return _nodes(_tree(path))
+
+
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     """Modules of ours that are imported from, at any depth, and the names that are."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "meshcast":
             yield from ((node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == "meshcast")
 
 
+def _named(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Modules of ours that texts name, whole (`"meshcast.serve.worker"`) or by how they begin (`f"meshcast.zoo.{name}"`).
+
+    By such a text a module is imported (`import_module`, `__import__`), run (`python -m`), or its files are read.
+    """
+    for node in nodes:
+        begun = isinstance(node, ast.JoinedStr)
+        text = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
+        if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+            continue
+        whole = text.value.partition(":")[0]  # `module:name`, as entry points have it
+        if begun:
+            whole += "x" if whole.endswith(".") else ""  # some module of it
+        if not re.fullmatch(r"meshcast(\.\w+)+", whole):
+            continue
+        place = PACKAGE.parent.joinpath(*whole.split("."))
+        there = place.parent if begun else place
+        if there != PACKAGE and (there.is_dir() or there.with_suffix(".py").exists()):
+            yield whole, ""
+
+
+def _hidden(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Imports by a text that does not say the package of ours, or by a relative one: nobody sees what they import."""
+    for node in nodes:
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("import_module", "__import__", "find_spec", "resolve_name"):
+            text = ast.unparse(node.args[0])
+            if re.match(r"f?['\"](meshcast\.?['\"{]|\.)", text):
+                yield text
+
+
 @cache
 def _imports_of(path: Path) -> tuple[tuple[str, str], ...]:
-    return tuple(_imports(_tree(path)))
+    return (*_imports(_nodes_of(path)), *_named(_nodes_of(path)))
 
 
 def _at_once(tree: ast.Module) -> set[str]:
     """Packages of ours that a module imports as soon as it is imported itself."""
     found = (node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)))
-    return {module.split(".")[1] for node in found for module, _ in _imports(node) if "." in module}
+    return {module.split(".")[1] for module, _ in _imports(found) if "." in module}
 
 
 def _is_module(package: str, name: str) -> bool:
@@ -92,22 +134,80 @@ def _is_module(package: str, name: str) -> bool:
     return bool(name) and ((folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_packages_know_those_before_them_and_meet_at_their_doors(path: Path) -> None:
-    own = path.relative_to(PACKAGE).parts[0]
-    behind = LEADS_TO.get(path.relative_to(PACKAGE).as_posix(), "").split()
-    tree = _tree(path)
-    assert not _at_once(tree) & set(behind), "the next stages are imported where they are asked for"
+def test_packages_know_those_before_them_and_meet_at_their_doors() -> None:
+    """All files in one test: a test for each would cost more than looking at it."""
+    assert [each for path in FILES for each in _past_doors(path)] == []
+
+
+def _past_doors(path: Path) -> Iterator[str]:
+    """What a module imports that it may not, each as a sentence."""
+    name_of_file = path.relative_to(PACKAGE).as_posix()
+    own = name_of_file.partition("/")[0]
+    behind = LEADS_TO.get(name_of_file, "").split()
+    if _at_once(_tree(path)) & set(behind):
+        yield f"{name_of_file}: the next stages are imported where they are asked for"
     for module, name in _imports_of(path):
         _, *parts = [*module.split("."), *([name] if module == "meshcast" else [])]
         package = parts[0]
         if package == own:
             continue
-        known = [*MAY_IMPORT[own].split(), *behind]
-        assert package in known, f"{own} does not know {package}, from which {name or module} comes"
-        assert len(parts) == 1, f"{name} is imported from {module}, past the door of {package}"
         taken = name if module != "meshcast" else ""
-        assert not _is_module(package, taken) or (package, taken) in MODULES_AT_DOORS, f"{package}.{taken} is a module"
+        if package not in (*MAY_IMPORT[own].split(), *behind):
+            yield f"{name_of_file}: {own} does not know {package}, from which {name or module} comes"
+        elif len(parts) > 1:
+            yield f"{name_of_file}: {name} is imported from {module}, past the door of {package}"
+        elif _is_module(package, taken) and (package, taken) not in MODULES_AT_DOORS:
+            yield f"{name_of_file}: {package}.{taken} is a module"
+
+
+def test_what_is_imported_past_a_door_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.test_architecture.PACKAGE", tmp_path)
+    (tmp_path / "hardware").mkdir()
+    for number, (line, said) in enumerate(
+        (
+            ("from meshcast.base.errors import UsageError", "past the door of base"),
+            ("from meshcast.jobs import predict", "hardware does not know jobs"),
+            ("from meshcast.base import UsageError", ""),
+        )
+    ):
+        path = tmp_path / "hardware" / f"module_{number}.py"
+        path.write_text(line)
+        found = list(_past_doors(path))
+        assert len(found) == bool(said)
+        assert all(said in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("source", "seen"),
+    [
+        ('import_module("meshcast.lower.fusion")', ["meshcast.lower.fusion"]),
+        ('__import__("meshcast.lower")', ["meshcast.lower"]),
+        ('PLACES = {"a": ("meshcast.estimate.outside.zigzag", "Zigzag")}', ["meshcast.estimate.outside.zigzag"]),
+        ('import_module(f"meshcast.zoo.{name}")', ["meshcast.zoo.x"]),
+        ('import_module(f"meshcast.evidence.calibrate.families.{name}")', ["meshcast.evidence.calibrate.families.x"]),
+        ('MAKER = "meshcast.estimate.roofline:Roofline"', ["meshcast.estimate.roofline"]),
+        ('SCHEMA = "meshcast.stack/1"; ATTRIBUTE = "meshcast.trip_count"', []),
+    ],
+)
+def test_imports_by_a_text_are_seen(source: str, seen: list[str]) -> None:
+    assert [module for module, _ in _named(_nodes(ast.parse(source)))] == seen
+
+
+@pytest.mark.parametrize(
+    ("source", "hidden"),
+    [
+        ('import_module(f"meshcast.{name}")', 1),
+        ('import_module("meshcast." + name)', 1),
+        ('import_module(".fusion", "meshcast.lower")', 1),
+        ('import_module("jaxlib")', 0),
+    ],
+)
+def test_imports_by_a_text_say_the_package(source: str, hidden: int) -> None:
+    assert len(list(_hidden(_nodes(ast.parse(source))))) == hidden
+
+
+def test_no_import_is_hidden_in_a_text() -> None:
+    assert [f"{path.name}: {text}" for path in FILES for text in _hidden(_nodes_of(path))] == []
 
 
 def test_every_package_has_a_place_and_comes_after_those_it_knows() -> None:
@@ -128,8 +228,8 @@ def test_no_package_may_import_what_it_never_does() -> None:
         package: set() for package in MAY_IMPORT
     }
     for module, others in LEADS_TO.items():
-        tree = _tree(PACKAGE / module)
-        assert set(others.split()) <= {home.split(".")[1] for home, _ in _imports(tree) if "." in home}
+        nodes = _nodes_of(PACKAGE / module)
+        assert set(others.split()) <= {home.split(".")[1] for home, _ in _imports(nodes) if "." in home}
 
 
 @pytest.mark.parametrize("stub", DOORS, ids=lambda path: str(path.parent.relative_to(PACKAGE.parent)))
@@ -219,7 +319,7 @@ def test_modules_that_texts_name_are_there() -> None:
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(_tree(path)):
+        for node in _nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
@@ -229,9 +329,9 @@ def test_no_alias_has_the_name_of_a_class_at_a_door() -> None:
     """`Plan = list[PlacedTable]` in one module would be taken for the `Plan` that everybody imports."""
     homes: dict[str, set[Path]] = {}
     for stub in PACKAGE.glob("*/__init__.pyi"):
-        for module, name in _imports(_tree(stub)):
+        for module, name in _imports(_nodes_of(stub)):
             homes.setdefault(name, set()).add(PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py"))
-    classes = {node.name for path in FILES for node in ast.walk(_tree(path)) if isinstance(node, ast.ClassDef)}
+    classes = {node.name for path in FILES for node in _nodes_of(path) if isinstance(node, ast.ClassDef)}
     wrong = []
     for path in FILES:
         for node in _tree(path).body:

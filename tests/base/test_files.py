@@ -144,9 +144,9 @@ def test_devices_are_written_to_and_folders_refused(tmp_path: Path) -> None:
 STAGED_OR_TEMPORARY = {
     "base/files.py", "base/cache.py", "traces/chakra.py", "traces/writers.py", "evidence/comparison/folder.py",
     "network/astra/files.py", "network/astra/outside.py", "estimate/outside/runs.py", "estimate/outside/_zigzag_process.py",
-    "partition/xla_spmd.py", "explore/store.py", "serve/searches.py", "synthetic/trace_files.py", "synthetic/suites.py",
-    "recorded/files.py", "recorded/sharing.py", "estimate/outside/zigzag_cells.py", "estimate/outside/llmcompass.py",
-    "estimate/outside/_llmcompass_process.py",
+    "partition/xla_spmd.py", "explore/store.py", "serve/searches.py", "traces/synthetic/trace_files.py",
+    "traces/synthetic/suites.py", "traces/recorded/files.py", "traces/recorded/sharing.py", "estimate/outside/zigzag_cells.py",
+    "estimate/outside/llmcompass.py", "estimate/outside/_llmcompass_process.py",
 }  # fmt: skip
 
 

@@ -67,6 +67,19 @@ def test_ops_and_tables_of_a_pipeline() -> None:
     assert (error.exit_code, error.message) == (2, "rows are numbered in each of its programs")
 
 
+def test_show_heeds_what_shapes_a_step() -> None:
+    """A pipeline's schedule and the kernels' shares of a step are timed: the network and the run have their flags."""
+    usual = shown("show", *STAGED)["step_time_s"]
+    flags = ("--background", "nvlink=0.9", "--host", "off")
+    (predicted,) = (json.loads(invoke("predict", *STAGED, *flags, "--levers", "none", "--json")),)
+    assert shown("show", *STAGED, *flags)["step_time_s"] == predicted["step_time_s"] != usual
+    tanh = "tests/fixtures/tanh.mlir"
+    assert shown("show", tanh, "--kernels", "--host", "off")["schema"] == "meshcast.kernels/1"
+    for words in (("show", tanh), ("show", tanh, "--partitioned"), ("show", *STAGED[:-2], "--partitioned")):
+        error = refused(*words, "--host", "off")
+        assert (error.exit_code, error.where) == (2, "--host")
+
+
 def test_passes_of_requests_are_shown_and_traced(tmp_path: Path) -> None:
     """Three prompts of 48 tokens, 96 at a time: a pass over two of them, one over the third, and seven decoding steps."""
     found = shown("show", *SERVED, "--lowering", "modelled", "--kernels")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from meshcast.base import Said, listening
-from meshcast.recorded.events import read_device_trace
-from meshcast.recorded.files import link_traces
+from meshcast.traces.recorded.events import read_device_trace
+from meshcast.traces.recorded.files import link_traces
 from tests.cli.conftest import Meshcast
-from tests.recorded.recordings import execution_trace, profile, write
-from tests.recorded.test_linking import linked
+from tests.traces.recorded.recordings import execution_trace, profile, write
+from tests.traces.recorded.test_linking import linked
 
 
 def test_recordings_become_a_job_that_replays(meshcast: Meshcast, tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_ranks_are_counted_while_they_are_linked(tmp_path: Path) -> None:
 
 
 def test_a_long_profile_says_how_far_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshcast.recorded.events.TOLD_EVERY", 1)
-    monkeypatch.setattr("meshcast.recorded.json_stream.CHUNK", 512)
+    monkeypatch.setattr("meshcast.traces.recorded.events.TOLD_EVERY", 1)
+    monkeypatch.setattr("meshcast.traces.recorded.json_stream.CHUNK", 512)
     made = profile(0, world=1)
     made["traceEvents"] *= 200  # some buffers of a file
     heard: list[Said] = []

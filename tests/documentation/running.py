@@ -15,7 +15,8 @@ BOUNDS = {
     r"compare out/llama": "--fidelity roofline",
     r"validate runs": "--limit 1",
     r"validate programs data/measured/h200-(zoo|corpus-steps|later-|exam-|more-models|vector-products)": "--limit 1",
-    r"generate --suite (?!.*--count)": "--count 2",
+    r"validate ops (?!.*--limit)": "--limit 30",
+    r"generate --suite (?!.*--count)": "--count 1",
 }
 # Not run here, with the reason. Their files and flags are still checked.
 NOT_RUN = {
@@ -25,7 +26,7 @@ NOT_RUN = {
     r"^meshcast serve": "serves until it is ended; tests/serve/test_browser.py starts it",
     r"^python benchmarks/": "minutes of measuring",
     r"^meshcast validate sets": "minutes of predictions; tests/evidence/validate judges small sets",
-    r"^meshcast validate generated": "minutes of predictions; tests/synthetic evaluates small graphs",
+    r"^meshcast validate generated": "minutes of predictions; tests/traces/synthetic evaluates small graphs",
     r"^python -m benchmarks\.": "needs the libraries whose programs it captures",
     r"^python -m venv ": "an environment that nothing here uses",
     r"^python -m meshcast\.": "minutes of fitting; tests/evidence fits small tables",

@@ -17,7 +17,7 @@ from pathlib import Path
 from meshcast.estimate.systolic.array import ArrayBuffer, SystolicArray
 from meshcast.estimate.systolic.files import config_text
 from tests.documentation.pages import ROOT, blocks
-from tests.recorded.recordings import BASE, execution_trace, profile, write
+from tests.traces.recorded.recordings import BASE, execution_trace, profile, write
 
 FIXTURES = ROOT / "tests" / "fixtures"
 MEASURED = ROOT / "data" / "measured"

@@ -94,7 +94,7 @@ def test_several_devices_are_compared() -> None:
 
 def test_an_unknown_setting_is_named() -> None:
     with pytest.raises(UsageError, match="no setting 'fidelty'"):
-        predict("x.mlir", fidelty="roofline")
+        predict("x.mlir", fidelty="roofline")  # type: ignore[call-arg]
 
 
 SCATTER = """

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from meshcast.base import UsageError
-from meshcast.cli import compare, flags, plan, predict, report, show, trace
+from meshcast.cli import collective, compare, flags, plan, predict, report, show, trace
 from meshcast.cli.app import app
 from meshcast.cli.flags import STAGES, FlagValues, runs
 from meshcast.jobs.described import inputs_of
+from meshcast.jobs.traced.heeded import check_asked, flags_by_treatment
 from meshcast.lower import Overlap
 from meshcast.options import declared, options, parts
 from meshcast.options.declared import declared_fields, key_of, option
@@ -24,23 +24,20 @@ from meshcast.options.options import KEPT, Options, option_places
 from meshcast.options.parts import PART_KINDS, OptionParts
 from meshcast.options.run_options import RunOptions
 from meshcast.zoo import Plan
-from tests.jobs.described.test_inputs import H100, SAMPLES
+from tests.jobs.described.test_inputs import H100
+from tests.options.other_values import other_value
 from tests.results.test_printer import ONE
 
-# Another value than the default of every option.
-OTHERS: dict[str, Any] = {name: value for name, (value, _, _) in SAMPLES.items() if name not in KEPT} | {
-    "plan": "dp=2", "settings": {"batch": "2"}, "attention": "plain", "context_attention": "ring", "levers": 3,
-    "compile_limit": 60.0,
-    "what_if": ("hbm=2x",),
-}  # fmt: skip
 VERBS = {
     "predict": (predict.predict_command, STAGES),
     "compare": (compare.compare_command, STAGES),
     "trace": (trace.trace_command, STAGES),
     "plan": (plan.plan_command, STAGES),
     "report": (report.report_command, STAGES),
-    "show": (show.show_command, ("program", "lowering", "estimate")),
+    "show": (show.show_command, STAGES),
+    "collective": (collective.collective_command, ("network",)),
 }
+BESIDES = {"collective": {"mesh"}}  # of other stages
 
 
 def test_every_field_of_a_part_is_declared_under_a_name_of_its_own() -> None:
@@ -58,6 +55,8 @@ def test_an_option_has_a_flag_or_says_why_not(name: str) -> None:
     assert bool(said.flags) != bool(said.no_flag)
     assert all(each.flag.startswith("--") and each.help for each in said.flags)
     assert bool(said.one_of) == bool(said.wrong)
+    assert bool(said.told) != bool(said.untold)
+    assert bool(said.read) == bool(said.takes)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -69,19 +68,21 @@ def test_a_verb_has_the_flags_of_the_stages_that_it_runs_or_says_why_not(verb: s
         verb, set()
     )  # of its own
     for name, place in option_places().items():
-        written = {each.flag for each in place.field.declaration.flags}
-        if place.part in (None, *stages) and written and name not in without:
+        written = {each.flag for each in place.field.declaration.flags if each.flag not in without}
+        of_verb = place.part in (None, *stages) or name in BESIDES.get(verb, ())
+        if of_verb and written and name not in without:
             assert written <= taken
         else:
             assert name in several or not written & taken
     assert all(without.values())
-    assert without.keys() <= option_places().keys()
-    assert "--stack" in taken
+    single = {each.flag for place in option_places().values() for each in place.field.declaration.flags}
+    assert without.keys() <= option_places().keys() | single
+    assert ("--stack" in taken) == bool({"lowering", "run"} & set(stages))
 
 
 @pytest.mark.parametrize("name", option_places())
 def test_an_option_changes_the_key_of_its_stage(name: str) -> None:
-    before, after = Options(), Options(**{name: OTHERS[name]})
+    before, after = Options(), Options(**{name: other_value(name)})
     part = option_places()[name].part
     for each in PART_KINDS:
         assert (key_of(getattr(before, each)) != key_of(getattr(after, each))) == (each == part)
@@ -137,6 +138,11 @@ def test_a_new_field_is_a_keyword_a_flag_an_input_a_check_and_a_part_of_keys() -
     assert CliRunner().invoke(own, ["--speed", "slow", "--channels", "2"]).exit_code == 0
     assert (seen[0].value("speed"), seen[0].run.channels, seen[0].written) == ("slow", 2, ("channels", "speed"))
     assert "How fast." in CliRunner().invoke(own, ["--help"]).stdout
+    # And what nobody has thought of in predictions of traces is refused there.
+    assert flags_by_treatment("refused")["speed"] == "--speed"
+    with pytest.raises(UsageError) as caught:
+        check_asked(Options(speed=other_value("speed")))
+    assert caught.value.where == "--speed"
 
 
 def test_flat_names_and_parts_go_together() -> None:

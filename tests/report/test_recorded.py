@@ -9,10 +9,10 @@ import pytest
 from meshcast.jobs import predict_with_job
 from meshcast.jobs.traced import find_traces
 from meshcast.options import Options
-from meshcast.recorded import recorded_timeline, understood
 from meshcast.report import ReportData, prediction_data, report_page, subject_of
+from meshcast.traces import recorded_timeline, understood
 from tests.jobs.traced.jobs import collective, job
-from tests.recorded.test_linking import linked
+from tests.traces.recorded.test_linking import linked
 
 MICRO = 1e-6
 
@@ -23,7 +23,7 @@ def data_of(target: Path) -> ReportData:
 
 @pytest.fixture
 def data(tmp_path: Path) -> ReportData:
-    """Two ranks; rank 1 comes to the collective 10 us later (`tests/recorded/test_understanding.py` has all times)."""
+    """Two ranks; rank 1 comes to the collective 10 us later (`tests/traces/recorded/test_understanding.py` has all times)."""
     return data_of(linked(tmp_path))
 
 

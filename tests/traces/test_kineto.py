@@ -20,13 +20,12 @@ from meshcast.hardware import load_device
 from meshcast.hardware.host_link import LINK_SHARE
 from meshcast.jobs.traced import find_traces
 from meshcast.options.options import Options
-from meshcast.recorded import link_traces, understood
-from meshcast.traces import kineto
+from meshcast.traces import kineto, link_traces, understood
 from meshcast.traces.formats import write_trace
 from meshcast.traces.request import TraceRequest
 from meshcast.traces.slices import COPY_TRACK, Description, Slice, laned
 from meshcast.traces.timelines import job_timeline
-from tests.recorded.recordings import profile, write
+from tests.traces.recorded.recordings import profile, write
 from tests.traces.trace_processor import queried
 
 SETTINGS = {"batch": "8", "seq": "64"}

@@ -1,26 +1,17 @@
 """Models of torchvision and transformers of families that no other folder here has: a third exam.
 
-Built as those of `../h200-torch-models` are. None was measured or looked at when what predicts them was made.
+Built by `../torch_cases.py`. None was measured or looked at when what predicts them was made.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_FIRST = Path(__file__).resolve().parents[1] / "h200-torch-models" / "cases.py"
-_found = importlib.util.spec_from_file_location("h200_torch_models", _FIRST)
-assert _found is not None
-assert _found.loader is not None
-first = importlib.util.module_from_spec(_found)
-sys.modules["h200_torch_models"] = first
-_found.loader.exec_module(first)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-tv, vision, language, AMP, BF16 = first.tv, first.vision, first.language, first.AMP, first.BF16
-Case, Drawn, images, transformer = first.Case, first.Drawn, first.images, first.transformer
+from torch_cases import AMP, BF16, Case, functions_of, images, language, transformer, tv, vision  # noqa: E402
 
 
 def wide(**sizes: int) -> dict[str, Any]:
@@ -80,12 +71,4 @@ CASES: dict[str, Any] = {
         train=False,
     ),
 }  # fmt: skip
-first.CASES.update(CASES)
-build, for_meshcast = first.build, first.for_meshcast
-
-
-def __getattr__(name: str) -> Callable[[], Any]:
-    """A case as a function of the module."""
-    if name in CASES:
-        return lambda: for_meshcast(name)
-    raise AttributeError(name)
+build, for_meshcast, __getattr__ = functions_of(CASES)

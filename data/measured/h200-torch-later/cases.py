@@ -1,25 +1,18 @@
 """Further models of torchvision and transformers, measured when everything that predicts them was made.
 
-Built as those of `../h200-torch-models` are.
+Built by `../torch_cases.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_FIRST = Path(__file__).resolve().parents[1] / "h200-torch-models" / "cases.py"
-_found = importlib.util.spec_from_file_location("h200_torch_models", _FIRST)
-assert _found is not None
-assert _found.loader is not None
-first = importlib.util.module_from_spec(_found)
-sys.modules["h200_torch_models"] = first
-_found.loader.exec_module(first)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-tv, vision, language, AMP, BF16 = first.tv, first.vision, first.language, first.AMP, first.BF16
+from torch_cases import AMP, BF16, functions_of, language, torch, tv, vision  # noqa: E402
+
 CASES: dict[str, Any] = {
     "tv_resnet101_train_amp": vision(tv.resnet101, 64, optimizer="sgd", **AMP),
     "tv_mobilenet_v2_train_amp": vision(tv.mobilenet_v2, 128, optimizer="sgd", **AMP),
@@ -72,15 +65,7 @@ CASES: dict[str, Any] = {
         16,
         384,
         labels=False,
-        dtype=first.torch.float16,
+        dtype=torch.float16,
     ),
 }  # fmt: skip
-first.CASES.update(CASES)
-build, for_meshcast = first.build, first.for_meshcast
-
-
-def __getattr__(name: str) -> Callable[[], Any]:
-    """A case as a function of the module."""
-    if name in CASES:
-        return lambda: for_meshcast(name)
-    raise AttributeError(name)
+build, for_meshcast, __getattr__ = functions_of(CASES)

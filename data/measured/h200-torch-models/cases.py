@@ -1,115 +1,17 @@
 """Models of torchvision and transformers, without weights, none of which PyTorch's kernel rules were made with.
 
-`NAME()` returns `(module, args, options)` as `meshcast predict cases.py:NAME` takes it; `build(NAME, device)` the same module and
-inputs for a run (`benchmarks/torch_models.py`).
+Built by `../torch_cases.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+import sys
+from pathlib import Path
 
-import torch
-import torch.nn.functional as F
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-try:
-    import torchvision.models as tv
-except (
-    RuntimeError
-):  # built for CUDA, beside a CPU build of torch: its own operators are absent, and no model here calls them
-    import sys
+from torch_cases import AMP, BF16, Case, Drawn, functions_of, images, language, torch, transformer, tv, vision  # noqa: E402
 
-    for loaded in [name for name in sys.modules if name.startswith("torchvision")]:
-        del sys.modules[loaded]
-    _register = torch.library.register_fake
-
-    def _unless_torchvision(op: Any, *args: Any, **options: Any) -> Any:
-        return (lambda f: f) if str(op).startswith("torchvision::") else _register(op, *args, **options)
-
-    torch.library.register_fake = _unless_torchvision  # type: ignore[assignment]
-    import torchvision.models as tv
-
-    torch.library.register_fake = _register
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An input: its shape, and for integers the number below which they are drawn."""
-
-    shape: tuple[int, ...]
-    below: int | None = None
-
-    def on(self, device: str, dtype: torch.dtype, seed: int) -> torch.Tensor:
-        """The tensor: without values on the meta device."""
-        if device == "meta":
-            return torch.empty(self.shape, dtype=dtype if self.below is None else torch.long, device="meta")
-        drawn = torch.Generator().manual_seed(seed)
-        if self.below is not None:
-            return torch.randint(0, self.below, self.shape, generator=drawn).to(device)
-        return torch.randn(self.shape, generator=drawn).to(device=device, dtype=dtype)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model with its inputs, and how a step of it runs."""
-
-    make: Callable[[], torch.nn.Module]
-    inputs: tuple[Drawn, ...] = ()
-    named: dict[str, Drawn] = field(default_factory=dict)
-    flags: dict[str, bool] = field(default_factory=dict)  # further keyword arguments of the module
-    targets: tuple[Drawn, ...] = ()
-    train: bool = True
-    optimizer: str = "adamw"
-    autocast: str | None = None
-    dtype: torch.dtype = torch.float32
-
-
-class Answer(torch.nn.Module):
-    """A module whose result is one tensor: its loss, or the first of its results."""
-
-    def __init__(self, module: torch.nn.Module, flags: dict[str, bool], *, loss: bool) -> None:
-        """Wraps it."""
-        super().__init__()
-        self.module, self.flags, self.loss = module, flags, loss
-
-    def forward(self, *args: Any, **named: Any) -> Any:
-        """The tensor."""
-        found = self.module(*args, **named, **self.flags)
-        if isinstance(found, torch.Tensor):
-            return found
-        return found.loss if self.loss else found[0]
-
-
-def images(batch: int, size: int = 224) -> Drawn:
-    """Pictures."""
-    return Drawn((batch, 3, size, size))
-
-
-def vision(make: Callable[..., torch.nn.Module], batch: int, **how: Any) -> Case:
-    """A classifier of torchvision."""
-    classes = (Drawn((batch,), 1000),) if how.get("train", True) else ()
-    return Case(make=lambda: make(weights=None), inputs=(images(batch),), targets=classes, **how)
-
-
-def language(make: str, config: dict[str, Any], batch: int, length: int, *, labels: bool, **how: Any) -> Case:
-    """A language model of transformers by its class and configuration."""
-    tokens = Drawn((batch, length), config["vocab_size"])
-    named = {"input_ids": tokens, **({"labels": tokens} if labels else {})}
-    return Case(make=lambda: transformer(make, config), named=named, train=labels, **how)
-
-
-def transformer(name: str, config: dict[str, Any]) -> torch.nn.Module:
-    """A model of transformers from a configuration alone."""
-    import transformers
-
-    kind = getattr(transformers, name)
-    made: torch.nn.Module = kind(kind.config_class(**config))
-    return made
-
-
-BF16 = torch.bfloat16
-AMP = {"autocast": "bfloat16"}
 CASES: dict[str, Case] = {
     "tv_regnet_y_3_2gf_train_amp": vision(tv.regnet_y_3_2gf, 64, optimizer="sgd", **AMP),
     "tv_efficientnet_v2_s_infer_bf16": vision(tv.efficientnet_v2_s, 64, train=False, dtype=BF16),
@@ -176,42 +78,4 @@ CASES: dict[str, Case] = {
         make=lambda: transformer("Wav2Vec2Model", {}), inputs=(Drawn((8, 160000)),), train=False
     ),
 }  # fmt: skip
-
-
-def build(name: str, device: str) -> tuple[torch.nn.Module, list[torch.Tensor], dict[str, torch.Tensor], list[torch.Tensor]]:  # fmt: skip
-    """The module on the device, its arguments by place and by name, and its targets."""
-    case = CASES[name]
-    try:
-        with torch.device(device):
-            module = case.make()
-    except NotImplementedError:  # some read numbers while they are made, which the meta device has not
-        module = case.make().to(device)
-    module = module.to(case.dtype).train(case.train)
-    if not name.startswith("tv_"):
-        module = Answer(module, case.flags, loss=case.train)
-        module.train(case.train)
-    args = [drawn.on(device, case.dtype, seed) for seed, drawn in enumerate(case.inputs)]
-    named = {key: drawn.on(device, case.dtype, 50 + seed) for seed, (key, drawn) in enumerate(case.named.items())}
-    targets = [drawn.on(device, case.dtype, 90 + seed) for seed, drawn in enumerate(case.targets)]
-    return module, args, named, targets
-
-
-def for_meshcast(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]]:
-    """What `predict` takes."""
-    case = CASES[name]
-    module, args, named, targets = build(name, "meta")
-    options: dict[str, Any] = {"kwargs": named} if named else {}
-    if case.train:
-        options |= {"train": True, "optimizer": case.optimizer}
-        if targets:
-            options |= {"loss": F.cross_entropy, "targets": tuple(targets)}
-        if case.autocast:
-            options["autocast"] = case.autocast
-    return module, tuple(args), options
-
-
-def __getattr__(name: str) -> Callable[[], Any]:
-    """A case as a function of the module."""
-    if name in CASES:
-        return lambda: for_meshcast(name)
-    raise AttributeError(name)
+build, for_meshcast, __getattr__ = functions_of(CASES)

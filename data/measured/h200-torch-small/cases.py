@@ -1,26 +1,18 @@
 """Narrow models of few layers: steps that are the host's alone, of families whose larger models were looked at.
 
-Built as those of `../h200-torch-models` are.
+Built by `../torch_cases.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_FIRST = Path(__file__).resolve().parents[1] / "h200-torch-models" / "cases.py"
-_found = importlib.util.spec_from_file_location("h200_torch_models", _FIRST)
-assert _found is not None
-assert _found.loader is not None
-first = importlib.util.module_from_spec(_found)
-sys.modules["h200_torch_models"] = first
-_found.loader.exec_module(first)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-tv, language, AMP, BF16 = first.tv, first.language, first.AMP, first.BF16
-Case, Drawn, images = first.Case, first.Drawn, first.images
+from torch_cases import AMP, BF16, Case, Drawn, functions_of, images, language, torch, tv  # noqa: E402
 
 
 def pictures(make: Callable[..., Any], *, train: bool = True, **how: Any) -> Any:
@@ -55,19 +47,11 @@ CASES: dict[str, Any] = {
     "hf_opt_infer_bf16": words(
         "OPTForCausalLM", labels=False, config={"ffn_dim": 512, "word_embed_proj_dim": 128, "use_cache": False}, dtype=BF16
     ),
-    "hf_roberta_infer_f16": words("RobertaForMaskedLM", labels=False, dtype=first.torch.float16),
+    "hf_roberta_infer_f16": words("RobertaForMaskedLM", labels=False, dtype=torch.float16),
     "hf_modernbert_train_amp": words(
         "ModernBertForMaskedLM",
         config=dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 1), **AMP
     ),
     "hf_llama_infer_bf16": words("LlamaForCausalLM", labels=False, config=GROUPED, dtype=BF16),
 }  # fmt: skip
-first.CASES.update(CASES)
-build, for_meshcast = first.build, first.for_meshcast
-
-
-def __getattr__(name: str) -> Callable[[], Any]:
-    """A case as a function of the module."""
-    if name in CASES:
-        return lambda: for_meshcast(name)
-    raise AttributeError(name)
+build, for_meshcast, __getattr__ = functions_of(CASES)

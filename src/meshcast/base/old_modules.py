@@ -1,4 +1,4 @@
-"""Modules under the names that they had before 0.2.0: found, with a `DeprecationWarning`, for one release.
+"""Modules under the names that they had before 0.2.0: found, with a `DeprecationWarning`, until 0.4.0.
 
 The finder is asked last, for what no other finder knows, so that it costs nothing where nobody imports an old name.
 """

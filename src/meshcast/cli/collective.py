@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.flags import FlagValues, runs
 from meshcast.cli.patience import patience
 
 if TYPE_CHECKING:
     from meshcast.jobs import CollectiveAnswer
 
 
+@runs(
+    "network",
+    besides=("mesh",),
+    instead={"on": "dgx-h100"},  # a device alone has no network
+    without={
+        "levers": "no step is predicted that a change could help",
+        "what_if": "no step is predicted that a change could help",
+        "--slow": "one collective has no arithmetic that a slow device would be late with",
+    },
+)
 def collective_command(
     kind: Annotated[
         str,
@@ -30,9 +41,6 @@ def collective_command(
             help="Size as nccl-tests has it (the whole buffer): 1048576, 1MiB, or a sweep by doubling, 1KiB..8GiB.",
         ),
     ],
-    on: flags.On = "dgx-h100",
-    devices: flags.Devices = None,
-    mesh: flags.MeshText = None,
     axes: Annotated[
         str | None, typer.Option("--axes", help="Mesh axes of the groups, e.g. data or data*model; without it all.")
     ] = None,
@@ -42,11 +50,6 @@ def collective_command(
     protocol: Annotated[
         str | None, typer.Option("--protocol", help="Instead of the one the library would choose, e.g. LL128.")
     ] = None,
-    network: flags.Network = "alpha-beta",
-    placement: flags.PlacementFlag = None,
-    links: flags.LinkConditions = None,
-    background: flags.Background = None,
-    fabric: flags.FabricFlag = None,
     together: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,38 +58,34 @@ def collective_command(
             help="Another collective of the job that starts at the same time; may be repeated.",
         ),
     ] = None,
-    beside: flags.OtherJobs = None,
     export_astra: Annotated[
         Path | None,
         typer.Option(
             "--export-astra", metavar="DIR", help="Also write ASTRA-sim's network, system, memory and trace files."
         ),
     ] = None,
+    *,
+    asked: FlagValues,
     json: flags.Json = False,
 ) -> None:
     """Time, algbw and busbw (as nccl-tests defines them) of one collective, the algorithm chosen and why."""
     from meshcast.base import Mesh
     from meshcast.cli.app import emit_json
-    from meshcast.hardware import parse_conditions
     from meshcast.jobs import CollectiveQuestion, answer_collective
-    from meshcast.network import Arrangement, other_job, parse_sizes
+    from meshcast.network import parse_sizes
 
+    options = asked.options()
+    on, mesh = str(options.on), options.program.mesh
     question = CollectiveQuestion(
         kind=kind,
         sizes=parse_sizes(size, "--bytes"),
         on=on,
-        devices=devices,
-        mesh=Mesh.parse(mesh) if mesh is not None else None,
+        devices=options.devices,
+        mesh=Mesh.of(mesh) if mesh is not None else None,
         axes=tuple(axes.replace("*", ",").split(",")) if axes is not None else (),
         algorithm=algorithm,
         protocol=protocol,
-        arrangement=Arrangement(
-            network=network,
-            conditions=parse_conditions(links=links or (), background=background or ()),
-            placement=placement,
-            graph=fabric,
-            beside=tuple(other_job(each) for each in beside or ()),
-        ),
+        arrangement=options.network.arrangement,
         together=tuple(together or ()),
     )
     with patience(f"timing {kind}"):

@@ -104,7 +104,7 @@ def compare_command(
     if no_folder and out is not None:
         raise UsageError("--no-folder keeps nothing, --out says where to", where="--out", fix="give one of them")
     if plot is not None:
-        from meshcast.plots import check_plot
+        from meshcast.report import check_plot
 
         if measured:
             raise UsageError(
@@ -158,7 +158,7 @@ def compare_command(
     if folder is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
         folder.write(comparison, command=["meshcast", *sys.argv[1:]])
     if plot is not None and any(cell.step_time_s for cell in comparison.cells):
-        from meshcast.plots import comparison_figure, save_figure
+        from meshcast.report import comparison_figure, save_figure
 
         save_figure(comparison_figure([comparison.cell_json(cell) for cell in comparison.cells]), plot)
     _show(comparison, json=json)

@@ -44,7 +44,7 @@ def hardware_names() -> list[str]:
 
 def model_names() -> list[str]:
     """Models of the zoo, and those with embedding tables."""
-    from meshcast.tables import SHIPPED
+    from meshcast.jobs import SHIPPED
     from meshcast.zoo import models
 
     return [*models(), *SHIPPED]

@@ -58,7 +58,7 @@ def explore_command(
     if no_folder and (out is not None or resume or merge):
         raise UsageError("--no-folder keeps nothing", where="--no-folder", fix="leave it out")
     if plot is not None:
-        from meshcast.plots import check_plot
+        from meshcast.report import check_plot
 
         check_plot(plot)
     read = read_space(space)
@@ -82,7 +82,7 @@ def explore_command(
             said = "the space has one point: a list of values in place of one, or [plan] for plans, makes more"
             print(f"meshcast: {said} (docs/exploring.md)", file=sys.stderr)
         if plot is not None and found.best:
-            from meshcast.plots import save_figure, search_figure
+            from meshcast.report import save_figure, search_figure
 
             save_figure(search_figure(found, title=f"points of {space.name}"), plot)
         tell_exploration(found, f"best points of {space}", json=json, folder=folder if listed else None)

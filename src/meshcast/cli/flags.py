@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -53,11 +53,14 @@ class FlagValues(NamedTuple):
             **given: By flat names, what the verb decides itself.
         """
         # Imported here: `--help`, `devices` and `doctor` must not pay for jaxlib, nor fail where it is broken.
-        from meshcast.jobs import with_stack
         from meshcast.options import Options
 
         asked = {name: self._value(place) for name, place in option_places().items() if self._has(place)}
         chosen = Options(**{**asked, **given}, written=tuple(sorted(self.written)))
+        if STACK.name not in self.values:
+            return chosen
+        from meshcast.jobs import with_stack
+
         return with_stack(chosen, self.values.get(STACK.name), but=self.written)
 
     def texts(self) -> dict[str, Any]:
@@ -78,8 +81,7 @@ class FlagValues(NamedTuple):
                     yield name, flag.flag
 
     def _has(self, place: OptionPlace) -> bool:
-        flags = place.field.declaration.flags
-        return bool(flags) and flags[0].name in self.values
+        return any(each.name in self.values for each in place.field.declaration.flags)
 
     def _value(self, place: OptionPlace) -> Any:
         declared = place.field.declaration
@@ -87,21 +89,28 @@ class FlagValues(NamedTuple):
         return declared.from_flags(*texts.values()) if declared.from_flags is not None else next(iter(texts.values()))
 
 
-def runs(*stages: str, without: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def runs(
+    *stages: str, without: Mapping[str, str], besides: Sequence[str] = (), instead: Mapping[str, Any] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A verb that runs some stages: where it takes `FlagValues`, its command line has the flags of their options.
 
     Args:
         *stages: Names of parts of `Options`.
-        without: Options that the verb has no flag for, by flat names, and why.
+        without: Options that the verb has no flag for, by flat names, or single flags of an option that has several, and why.
+        besides: Flat names of options of other stages that the verb has flags for.
+        instead: By flat names, what a flag holds that nobody wrote, where that is not the option's own default.
     """
-    flags = sorted(verb_flags(stages, without), key=lambda each: _rank(each[1].name))
+    flags = sorted(verb_flags(stages, without, besides), key=lambda each: _rank(each[1].name))
+    usual = instead or {}
 
     def made(verb: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(verb, eval_str=True)
         (taken,) = (name for name, each in own.parameters.items() if each.annotation is FlagValues)
         parameters: list[inspect.Parameter] = []
         for name, each in own.parameters.items():
-            parameters += [_parameter(*flag) for flag in flags] if name == taken else [each.replace(kind=_KEYWORD)]
+            parameters += (
+                [_parameter(*flag, usual) for flag in flags] if name == taken else [each.replace(kind=_KEYWORD)]
+            )
 
         def command(**values: Any) -> None:
             context = values.pop(_CONTEXT)
@@ -124,11 +133,13 @@ _CONTEXT = "context"
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def verb_flags(stages: tuple[str, ...], without: Mapping[str, str]) -> Iterator[tuple[OptionPlace | None, FlagText]]:
+def verb_flags(
+    stages: tuple[str, ...], without: Mapping[str, str], besides: Sequence[str] = ()
+) -> Iterator[tuple[OptionPlace | None, FlagText]]:
     """Flags of a verb that runs some stages, each with its option; the stack's has none."""
     for name, place in option_places().items():
-        if place.part in (None, *stages) and name not in without:
-            yield from ((place, flag) for flag in place.field.declaration.flags)
+        if (place.part in (None, *stages) or name in besides) and name not in without:
+            yield from ((place, flag) for flag in place.field.declaration.flags if flag.flag not in without)
     if _STACK_STAGES & set(stages):
         yield None, STACK
 
@@ -148,8 +159,8 @@ def _typer_option(text: FlagText, place: OptionPlace | None = None) -> Any:
     return typer.Option(text.flag, help=text.help, metavar=text.metavar, autocompletion=words)
 
 
-def _parameter(place: OptionPlace | None, text: FlagText) -> inspect.Parameter:
-    default = None if place is None else _unset(place, text)
+def _parameter(place: OptionPlace | None, text: FlagText, instead: Mapping[str, Any]) -> inspect.Parameter:
+    default = None if place is None else instead.get(place.field.name, _unset(place, text))
     annotation = Annotated[_type(place, text), flag(text.name)]  # type: ignore[valid-type]  # made here
     return inspect.Parameter(text.name, _KEYWORD, default=default, annotation=annotation)
 

@@ -49,7 +49,7 @@ def generate_command(
     from meshcast.base import Dimension, UsageError, ending_at_once, format_bytes, format_time
     from meshcast.cli.app import emit_json
     from meshcast.hardware import resolve
-    from meshcast.synthetic import GraphConditions, grow_for, shipped_model, write_graph, write_suite
+    from meshcast.traces import GraphConditions, grow_for, shipped_model, write_graph, write_suite
 
     if (out is None) == (suite is None):
         raise UsageError(

@@ -17,8 +17,8 @@ def show_measured_tables(model: str, source: str, folder: str, on: str, host: st
     from meshcast.cli.app import emit_json
     from meshcast.cli.with_tables import recommender_called
     from meshcast.hardware import resolve
+    from meshcast.jobs import measured_trainer, read_tables
     from meshcast.results import Section, columns, print_sections
-    from meshcast.tables import measured_trainer, read_tables
 
     if recommender_called(model) not in DOT_PRODUCTS:
         raise UsageError(

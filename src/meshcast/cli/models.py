@@ -11,7 +11,7 @@ from meshcast.cli import arguments as flags
 from meshcast.cli.completion import completed, model_names
 
 if TYPE_CHECKING:
-    from meshcast.tables import Recommender
+    from meshcast.jobs import Recommender
     from meshcast.zoo import Builder
 
 Name = Annotated[
@@ -70,7 +70,7 @@ def models_command(name: Name = None, json: flags.Json = False) -> None:
 
 def _recommenders() -> list[Recommender]:
     """Those that are no JAX program: tables with the dense layers of eager PyTorch."""
-    from meshcast.tables import SHIPPED
+    from meshcast.jobs import SHIPPED
     from meshcast.zoo import models
 
     known = models()
@@ -85,7 +85,7 @@ def _show_recommender(name: str, *, json: bool) -> None:
     """Its settings, which `predict` takes."""
     from meshcast.cli.app import emit_json
     from meshcast.cli.with_tables import settings_of
-    from meshcast.tables import SHIPPED
+    from meshcast.jobs import SHIPPED
 
     found = SHIPPED[name]
     note = (

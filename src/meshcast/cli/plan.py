@@ -99,7 +99,7 @@ def plan_command(
     from meshcast.options import Options, pairs
 
     if plot is not None:
-        from meshcast.plots import check_plot
+        from meshcast.report import check_plot
 
         check_plot(plot)
     counts = read_counts_of(devices, where="--devices")
@@ -130,7 +130,7 @@ def plan_command(
     with patience(f"searching plans of {model}"):
         found = answer_question(question)
     if plot is not None and found.best:
-        from meshcast.plots import save_figure, search_figure
+        from meshcast.report import save_figure, search_figure
 
         save_figure(search_figure(found, title=question.title(found)), plot)
     tell_exploration(found, question.title(found), json=json)

@@ -42,7 +42,7 @@ def predict_command(
 
     options = asked.options()
     if plot is not None:
-        from meshcast.plots import check_plot
+        from meshcast.report import check_plot
 
         if len(targets) > 1:
             raise UsageError(f"{len(targets)} TARGETs, and --plot draws one", where="--plot", fix="give one TARGET")
@@ -78,8 +78,7 @@ def predict_command(
 def _drawn(target: str, options: Options, plot: Path) -> Prediction:
     """The prediction, with its picture written: the parts of the step, and its kernels under the device's roofs."""
     from meshcast.jobs import predict_with_job
-    from meshcast.plots import prediction_figure, save_figure
-    from meshcast.report import prediction_data, subject_of
+    from meshcast.report import prediction_data, prediction_figure, save_figure, subject_of
 
     prediction, job = predict_with_job(target, options)
     if prediction.feasible:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     "program",
     "lowering",
     "estimate",
+    "network",
+    "run",
     without={
         "devices": "what one device sees is shown, of the program's own mesh",
         "levers": "nothing is predicted",
@@ -64,16 +66,17 @@ def show_command(
     from meshcast.base import UsageError
     from meshcast.jobs import PipelineJob, ServingJob, TraceJob, one_program, resolve_job
 
-    for name, flag in asked.differing("lowering", "estimate"):
-        if name not in ("fidelity", "clocks", "data") and not kernels:
-            raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
     if explain is not None and not kernels:
         raise UsageError("--explain is about a row of the kernels' table", where="--explain", fix="add --kernels")
     # Without --kernels it is the program's own ops that are shown, not what a compiler made of them.
-    options = asked.options() if kernels else asked.options(lowering="modelled")
+    own_ops = not kernels and "lowering" not in asked.written
+    options = asked.options(lowering="modelled") if own_ops else asked.options()
     if partitioned and (options.program.trip_counts or kernels or json):
         raise UsageError("--partitioned prints the program alone", fix="leave out --trip-count, --kernels and --json")
-    match job := resolve_job(target, options):
+    job = resolve_job(target, options)
+    if not kernels and (partitioned or not isinstance(job, PipelineJob)):
+        _refuse_timing(asked)
+    match job:
         case TraceJob():
             if kernels or partitioned:
                 raise UsageError(
@@ -104,6 +107,19 @@ def show_command(
                 return
             attended = _attended(program, assumed="on" not in asked.written)
             _show_program(run, attended, kernels=kernels, limit=limit, json=json)
+
+
+def _refuse_timing(asked: FlagValues) -> None:
+    """Refuses what shapes kernels and their step, where neither is shown: of a pipeline its schedule is, which has times.
+
+    Raises:
+        UsageError: It is asked for.
+    """
+    from meshcast.base import UsageError
+
+    for name, flag in asked.differing("lowering", "estimate", "network", "run"):
+        if name not in ("fidelity", "clocks", "data"):
+            raise UsageError(f"{flag} is about kernels", where=flag, fix="add --kernels")
 
 
 def _show_program(run: Run, attended: dict[str, Any] | None, *, kernels: bool, limit: int, json: bool) -> None:
@@ -148,7 +164,7 @@ def _show_trace(job: TraceJob, *, limit: int, analysis: bool, faster: list[str],
 
     path = job.source.path
     if analysis:
-        from meshcast.recorded import understanding_json, understanding_sections, understood
+        from meshcast.traces import understanding_json, understanding_sections, understood
 
         with patience(f"replaying {path}"):
             found = understood(job.files, _times_as_fast(faster))

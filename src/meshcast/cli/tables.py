@@ -12,7 +12,7 @@ from meshcast.cli import arguments as flags
 from meshcast.cli.patience import patience
 
 if TYPE_CHECKING:
-    from meshcast.tables import TablesAnswer
+    from meshcast.jobs import TablesAnswer
 
 app = typer.Typer(
     help="Embedding tables of recommenders: what look-ups and updates take, and the fastest way to share them out.",
@@ -35,7 +35,7 @@ def lists_command(json: flags.Json = False) -> None:
     """Lists the tables that are shipped, with how many there are and what they take."""
     from meshcast.base import format_bytes
     from meshcast.cli.app import emit_json
-    from meshcast.tables import list_names, read_tables
+    from meshcast.jobs import list_names, read_tables
 
     for name in list_names():
         tables = read_tables(name)
@@ -50,7 +50,7 @@ def lists_command(json: flags.Json = False) -> None:
 def show_command(source: Tables, on: flags.On = "h200", batch: Batch = 65536, json: flags.Json = False) -> None:
     """Shows every table: rows that a batch touches, what misses L2, the hottest row, and seconds of look-ups and updates."""
     from meshcast.cli.app import emit_json
-    from meshcast.tables import read_tables, table_rows
+    from meshcast.jobs import read_tables, table_rows
 
     rows = table_rows(read_tables(source), on, batch)
     if json:
@@ -157,7 +157,7 @@ def plan_command(
 
     with patience(f"sharing out tables of {source}"):
         from meshcast.hardware import parse_conditions
-        from meshcast.tables import TablesQuestion, layers_for, plan_tables, read_tables
+        from meshcast.jobs import TablesQuestion, layers_for, plan_tables, read_tables
 
         tables = read_tables(source)
         layers = None if model == "none" else layers_for(model, tables)

@@ -34,7 +34,7 @@ def trace_link_command(
     """Links execution traces and profiles of a real job's ranks into Chakra traces, which predict replays."""
     from meshcast.base import ending_at_once, format_time
     from meshcast.cli.app import emit_json
-    from meshcast.recorded import link_traces
+    from meshcast.traces import link_traces
 
     with ending_at_once(as_json=json), patience("linking"):
         made = link_traces(host or [], device, out, step=step, form=form)

@@ -28,8 +28,7 @@ def trace_share_command(
     from meshcast.base import InputError, UsageError, ending_at_once, format_time
     from meshcast.cli.app import emit_json
     from meshcast.jobs import find_traces
-    from meshcast.recorded import share_traces, verify_shared
-    from meshcast.traces import parse_coarseness
+    from meshcast.traces import parse_coarseness, share_traces, verify_shared
 
     if (out is None) == (against is None):
         raise UsageError(

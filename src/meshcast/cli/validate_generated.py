@@ -39,7 +39,7 @@ def generated_command(
     from meshcast.base import UsageError
     from meshcast.cli.app import emit_json
     from meshcast.results import Section, columns, print_sections
-    from meshcast.synthetic import evaluate, evaluate_tiles, recorded_corpus, shipped_corpus, shipped_model
+    from meshcast.traces import evaluate, evaluate_tiles, recorded_corpus, shipped_corpus, shipped_model
 
     recorded = [] if recordings is None else list(recorded_corpus(recordings))
     if recordings is not None and not recorded:

@@ -21,7 +21,7 @@ _OF_SEQUENCES = {"dlrm-hstu": {"batch": "256", "precision": "bfloat16", "wire": 
 
 def recommender_called(name: str) -> str:
     """The recommender that a name is another spelling of (`DCNv2-Criteo`); else the name as it is."""
-    from meshcast.tables import SHIPPED
+    from meshcast.jobs import SHIPPED
     from meshcast.zoo import spelling
 
     return next((known for known in SHIPPED if spelling(known) == spelling(name)), name)
@@ -37,7 +37,7 @@ def shipped_tables(model: str, options: Options) -> str | None:
 
     DLRM is a JAX program with equal tables too: on one device, with a plan or mesh, or with a setting that tables have not.
     """
-    from meshcast.tables import SHIPPED
+    from meshcast.jobs import SHIPPED
     from meshcast.zoo import models
 
     if model not in SHIPPED:
@@ -90,7 +90,7 @@ def _answer(
 ) -> None:
     from meshcast.cli.app import emit_json
     from meshcast.cli.tables import print_plan
-    from meshcast.tables import TablesQuestion, layers_for, plan_tables, prediction_json, read_tables
+    from meshcast.jobs import TablesQuestion, layers_for, plan_tables, prediction_json, read_tables
 
     found = read_tables(source)
     host = options.run.host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -131,7 +130,7 @@ def _shape(target: str, settings: tuple[tuple[str, str], ...], _stamp: Hashable)
         )
     builder.settled(chosen)  # refused here: once, and not by every plan
     config, known = builder.configured(**chosen), builder.overrides("train")
-    module = importlib.import_module(f"meshcast.zoo.{builder.module}")
+    module = builder.family
     period = getattr(config, "global_every", 0) or 1
     dense = getattr(config, "dense_layers", 0) if getattr(config, "experts", 0) else 0
     seq = chosen.get("seq") or known.get("seq") or getattr(config, "positions", None)

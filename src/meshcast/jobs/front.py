@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Unpack
 
 from meshcast.base import collected_later, names_taken, piece, room_for_nesting
 from meshcast.jobs.described import inputs_of, throughput_of, unsaid_recipes
@@ -20,12 +21,14 @@ from meshcast.jobs.stated.source import StatedSource
 from meshcast.jobs.stated.unsaid import with_unsaid
 from meshcast.jobs.traced.job import TraceJob
 from meshcast.jobs.what_ifs import with_what_ifs
-from meshcast.options import Options
+from meshcast.options import OptionKeywords, Options
 from meshcast.programs import Target
 from meshcast.results import Prediction, Throughput
 
 
-def predict(target: Target | Pipeline, options: Options | None = None, **overrides: object) -> Prediction:
+def predict(
+    target: Target | Pipeline, options: Options | None = None, **overrides: Unpack[OptionKeywords]
+) -> Prediction:
     """How a target will run: `predict("step.mlir", on="h200")`.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from meshcast.base import KeptBeside, Mesh, Rows, copier, format_bytes, made_quickly, shown
 from meshcast.lower.compiler_facts import CompiledMemory, CompilerRun, Overflow
@@ -18,7 +18,7 @@ from meshcast.workload import CodeShape, Collective, Geometry, Indexed, Tensor, 
 if TYPE_CHECKING:
     from meshcast.hardware import Cluster, Device
     from meshcast.jobs import Run
-    from meshcast.options import Options
+    from meshcast.options import Options, PlacedKeywords
 
 Lowering = Literal["modelled", "compiled", "given"]
 SCALAR_BYTES = 16  # what a few numbers take, up to a complex one of twice 8 bytes: scalars, whatever their type
@@ -359,7 +359,9 @@ class LoweredProgram:
         """The devices of the whole program."""
         return self.workload.mesh
 
-    def on(self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: object) -> Run:
+    def on(
+        self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: Unpack[PlacedKeywords]
+    ) -> Run:
         """A `Run` of the kernels on chosen hardware (`jobs.lowered_on`), which times, simulates and predicts them.
 
         Args:
@@ -376,8 +378,7 @@ class LoweredProgram:
 
     def summary_rows(self) -> Rows:
         """Launches by kind, with what they move and do."""
-        launches: dict[str, int] = {}
-        moved = 0
+        launches, moved = dict[str, int](), 0
         for kernel, count in self.schedule.walk():
             launches[kernel.kind.value] = launches.get(kernel.kind.value, 0) + count
             moved += count * (kernel.read_bytes + kernel.written_bytes) if kernel.collective is None else 0

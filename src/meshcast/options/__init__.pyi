@@ -3,6 +3,7 @@ from meshcast.options.declared import AS_DEFAULT as AS_DEFAULT
 from meshcast.options.declared import Declaration as Declaration
 from meshcast.options.declared import DeclaredField as DeclaredField
 from meshcast.options.declared import FlagText as FlagText
+from meshcast.options.declared import OfTraces as OfTraces
 from meshcast.options.declared import declared_fields as declared_fields
 from meshcast.options.declared import key_of as key_of
 from meshcast.options.declared import option as option
@@ -17,6 +18,9 @@ from meshcast.options.fidelities import left_to_compiler as left_to_compiler
 from meshcast.options.fidelities import why_not_taken as why_not_taken
 from meshcast.options.flag_texts import pairs as pairs
 from meshcast.options.flag_texts import positive as positive
+from meshcast.options.keywords import ManyKeywords as ManyKeywords
+from meshcast.options.keywords import OptionKeywords as OptionKeywords
+from meshcast.options.keywords import PlacedKeywords as PlacedKeywords
 from meshcast.options.lowering_options import LoweringOptions as LoweringOptions
 from meshcast.options.network_options import NetworkOptions as NetworkOptions
 from meshcast.options.options import ALL_LEVERS as ALL_LEVERS

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from meshcast.base import UsageError, checked
 
+# `heeded`; `estimates`: heeded by what is worked out, and by nothing that is replayed; `refused` where it is given.
+OfTraces = Literal["refused", "estimates", "heeded"]
 _KEY = "meshcast"  # of a field's metadata
 AS_DEFAULT: Any = object()  # of `Declaration.unset`
 
@@ -54,7 +56,11 @@ class Declaration(NamedTuple):
         one_of: The only values there are (`check_choices`), made when they are needed.
         wrong: What is said of another, up to the value: `no clocks`.
         fix: What is said to be written instead; by default the values.
-        told: Its name among `inputs`; None where they have it in other words.
+        told: Its name among `inputs`; by default its flat name.
+        untold: Why it has none.
+        of_traces: What predictions of traces do with it, which have decided already what runs, where and in which order.
+        takes: The type of the keyword's value, where that is not the field's own: what `read` reads.
+        example: Another value than its default, as a keyword has it, where neither `one_of` nor the default's kind gives one.
     """
 
     name: str = ""
@@ -67,7 +73,11 @@ class Declaration(NamedTuple):
     one_of: Callable[[], Sequence[str]] | None = None
     wrong: str = ""
     fix: str = ""
-    told: str | None = ""
+    told: str = ""
+    untold: str = ""
+    of_traces: OfTraces = "refused"
+    takes: str = ""
+    example: Callable[[], Any] | None = None
 
     @property
     def where(self) -> str:
@@ -142,9 +152,8 @@ def _declared(part: type) -> Iterator[tuple[str, DeclaredField]]:
             continue
         said: Declaration = each.metadata[_KEY]
         name = said.name or each.name
-        told = name if said.told == "" else said.told
         make = each.default_factory if each.default_factory is not dataclasses.MISSING else _constant(each.default)
-        said = said._replace(name=name, told=told)
+        said = said._replace(name=name, told="" if said.untold else said.told or name)
         yield name, DeclaredField(attribute=each.name, default=make, declaration=said)
 
 

@@ -49,6 +49,7 @@ class EstimateOptions:
         flag="--fidelity",
         help="roofline, analytical (GPUs, TPUs), profiled (measured kernels), compiled (XLA's own kernels for GPUs and TPUs), "
         "simulated (systolic arrays of TPUs, SMs of GPUs), or auto: the best there is.",
+        of_traces="estimates",
     )
     profile: str | Path | None = option(
         None,
@@ -57,12 +58,14 @@ class EstimateOptions:
         help="Measured kernels of the device: NAME.profile.jsonl.gz of meshcast calibrate, or the collector's NAME.npz; with "
         "--simulator scalesim-tpu NAME.systolic.toml.",
         kinds=(str, Path, type(None)),
+        of_traces="estimates",
     )
     simulator: str | None = option(
         None,
         flag="--simulator",
         help=f"Of fidelity simulated: {simulators_in_words(SIMULATORS)}",
         kinds=(str, type(None)),
+        of_traces="estimates",
     )
     clocks: Clocks = option(
         "sustained",
@@ -70,6 +73,7 @@ class EstimateOptions:
         help="sustained: what a long run settles at under the power cap; burst: a short run, cool.",
         one_of=_clocks,
         wrong="no clocks {}",
+        of_traces="estimates",
     )
     data: Values = option(
         "random",
@@ -78,6 +82,7 @@ class EstimateOptions:
         "(behind a ReLU) or zeros.",
         one_of=_values,
         wrong="no data {}",
+        of_traces="estimates",
     )
 
     def __post_init__(self) -> None:

@@ -76,7 +76,9 @@ class LoweringOptions:
         metavar="SECONDS",
         help="How long the real compiler may take; 0: 300 s for a GPU, 7200 s for a TPU. auto then models the kernels.",
         read=_seconds,
-        told=None,  # whose kernels it came to is told
+        untold="whose kernels it came to is told",
+        takes="float",
+        example=lambda: 60.0,
     )
     overlap: InWords[Overlap] = option(
         InWords("", Overlap()),
@@ -88,6 +90,8 @@ class LoweringOptions:
         read=read_overlap,
         kinds=(str,),
         unset="",
+        takes="str | Overlap",
+        example=lambda: "prefetch",
     )
     fusion: Fusion = option("compiler", no_flag=BY_STACKS, one_of=_fusions, wrong="no fusion {}")
     attention_library: AttentionLibrary = option(

@@ -34,6 +34,12 @@ def _told_conditions(slow: list[str] | None, links: list[str] | None, background
     return parse_conditions(slow=slow or (), links=links or (), background=background or ())
 
 
+def _another() -> Conditions:
+    from meshcast.hardware import parse_conditions
+
+    return parse_conditions(slow=["3=0.5"], links=["nvlink:2x1=0"])
+
+
 def _models() -> tuple[str, ...]:
     from meshcast.network import NETWORK_MODELS
 
@@ -64,6 +70,7 @@ class NetworkOptions:
         "(ASTRA-sim's conventions in our own code), astra-sim or astra-sim-aware (its own program).",
         one_of=_models,
         wrong="no network model {}",
+        of_traces="estimates",
     )
     placement: str | None = option(
         None,
@@ -71,6 +78,7 @@ class NetworkOptions:
         metavar="FILE",
         help="Device of each rank: a file with one number a line, or `optimise`.",
         kinds=(str, type(None)),
+        of_traces="estimates",
     )
     conditions: Conditions = option(
         default_factory=_healthy,
@@ -97,7 +105,10 @@ class NetworkOptions:
         ),
         read=_conditions,
         from_flags=_told_conditions,
-        told=None,
+        untold="told as slow, link and background",
+        takes="Conditions",
+        example=_another,
+        of_traces="heeded",
     )
     fabric: str | None = option(
         None,
@@ -105,6 +116,7 @@ class NetworkOptions:
         metavar="FILE",
         help="A graph of nodes and links of one's own (TOML), for --network flow.",
         kinds=(str, type(None)),
+        of_traces="estimates",
     )
     beside: tuple[InWords[Collective], ...] = option(
         (),
@@ -114,6 +126,9 @@ class NetworkOptions:
         repeated=True,
         read=read_beside,
         from_flags=_several,
+        takes="Sequence[str]",
+        example=lambda: ("all_reduce:1MiB:0-3",),
+        of_traces="estimates",
     )
 
     def __post_init__(self) -> None:

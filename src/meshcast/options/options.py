@@ -73,13 +73,16 @@ class Options:
         help="Device or cluster of the catalogue (meshcast devices), or a TOML file.",
         read=_on,
         kinds=(str,),
+        takes="str | Device | Cluster",
+        of_traces="heeded",
+        example=lambda: "h200",
     )
     devices: int | None = option(
         None,
         flag="--devices",
         help="How many devices; must match the program's mesh.",
         kinds=(int, type(None)),
-        told=None,
+        untold="the count that the prediction is of is told",
     )
     levers: bool | int = option(
         False,
@@ -89,7 +92,8 @@ class Options:
         kinds=(bool, int),
         from_flags=_lever_count,
         unset=None,
-        told=None,
+        untold="it has no part in the prediction itself",
+        of_traces="heeded",
     )
     what_if: tuple[str, ...] = option(
         (),
@@ -100,7 +104,10 @@ class Options:
         read=_texts,
         from_flags=lambda texts: tuple(texts or ()),
         unset=None,
-        told=None,
+        untold="it has no part in the prediction itself",
+        of_traces="heeded",
+        takes="str | Sequence[str]",
+        example=lambda: ("hbm=2x",),
     )
     parts: OptionParts
     brought: Brought | None

@@ -61,7 +61,9 @@ class ProgramOptions:
         help="Mesh axes, e.g. data=8,model=4: gives or overrides sizes.",
         read=read_mesh,
         kinds=(str, type(None)),
-        told=None,
+        untold="the mesh that the prediction is of is told",
+        takes="str | Mesh | Mapping[str, int] | None",
+        example=lambda: {"data": 4},
     )
     plan: InWords[Plan] | None = option(
         None,
@@ -71,7 +73,9 @@ class ProgramOptions:
         "and more (docs/plans.md); the global batch is --set batch=N.",
         read=read_plan,
         kinds=(str, type(None)),
-        told=None,
+        untold="the plan that was carried out is told, and each of its keys",
+        takes="str | Plan | None",
+        example=lambda: "dp=2",
     )
     partitioner: str = option(
         "shardy", flag="--partitioner", help="shardy, or xla to check with XLA's own (up to 4096 devices)."
@@ -83,6 +87,8 @@ class ProgramOptions:
         repeated=True,
         read=read_counts,
         from_flags=_dims,
+        takes="Mapping[str, int]",
+        example=lambda: {"B": 32},
     )
     trip_counts: Mapping[str, Turns] = option(
         default_factory=dict,
@@ -91,6 +97,8 @@ class ProgramOptions:
         repeated=True,
         read=read_turns,
         from_flags=trip_counts,
+        takes="Mapping[str, int | str | tuple[int, int]]",
+        example=lambda: {"*": 7},
     )
     settings: Mapping[str, str] = option(
         default_factory=dict,
@@ -100,7 +108,9 @@ class ProgramOptions:
         repeated=True,
         read=read_settings,
         from_flags=_settings,
-        told=None,
+        untold="each setting is told by its own name",
+        takes="Mapping[str, str | float | Sequence[int] | None]",
+        example=lambda: {"batch": "2"},
     )
     indices: InWords[float] = option(
         InWords("uniform", 0.0),
@@ -109,23 +119,28 @@ class ProgramOptions:
         read=read_indices,
         kinds=(str,),
         unset="uniform",
+        takes="str",
+        example=lambda: "zipf:1.05",
     )
     approximate: bool = option(
-        False, flag="--approximate", help="Go on with unknown custom calls, costed by their bytes."
+        False,
+        flag="--approximate",
+        help="Go on with unknown custom calls, costed by their bytes.",
+        of_traces="heeded",
     )
     attention: str = option(
         "auto",
         no_flag=BY_STACKS + ", --set attention= and a plan's attention= say it of one model",
         one_of=_attentions,
         wrong="no attention {} of models that do not say",
-        told=None,
+        untold="how the model attends is told",
     )
     context_attention: str = option(
         "all-gather",
         no_flag=BY_STACKS + ", a plan's attention= says it",
         one_of=_context_attentions,
         wrong="no attention {} over split sequences",
-        told=None,
+        untold="how the model attends is told",
     )
 
     def __post_init__(self) -> None:

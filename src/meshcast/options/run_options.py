@@ -42,6 +42,12 @@ def _host_costs(name: str, value: Any) -> HostCosts | None:
     return found
 
 
+def _other_costs() -> HostCosts:
+    from meshcast.simulate import HostCosts
+
+    return HostCosts(graphs=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """How a step runs: its order, what it shares, what the host adds.
@@ -73,6 +79,7 @@ class RunOptions:
         0,
         flag="--channels",
         help="Collectives that may be under way at once; 0: one for each group of devices.",
+        of_traces="heeded",
     )
     contention: ContentionSetting = option(
         "on",
@@ -81,6 +88,7 @@ class RunOptions:
         one_of=lambda: get_args(ContentionSetting),
         wrong="no contention setting {}",
         fix="on or off",
+        of_traces="estimates",
     )
     durations: Durations = option(
         "auto",
@@ -90,8 +98,11 @@ class RunOptions:
         one_of=lambda: get_args(Durations),
         wrong="no durations {}",
         fix="trace (as recorded), estimated (on --on), network (communication alone on --on), or auto",
+        of_traces="heeded",
     )
-    host_costs: HostCosts | None = option(None, no_flag=BY_STACKS, read=_host_costs)
+    host_costs: HostCosts | None = option(
+        None, no_flag=BY_STACKS, read=_host_costs, takes="HostCosts | None", example=_other_costs
+    )
 
     def __post_init__(self) -> None:
         take_values(self)

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from meshcast.base import InputError, Mesh, Rows, UsageError, read_counts, read_mesh, shown
 from meshcast.programs.device_ids import count_devices, may_name_devices
@@ -17,7 +17,7 @@ from meshcast.programs.roles import role_of
 if TYPE_CHECKING:
     from meshcast.hardware import Cluster, Device
     from meshcast.jobs import Run
-    from meshcast.options import Options
+    from meshcast.options import Options, PlacedKeywords
     from meshcast.workload import Workload
 
 
@@ -125,7 +125,9 @@ class Program:
         read = ReadOptions(trip_counts=trips, approximate=approximate, skew=skew)
         return read_workload(self, read)
 
-    def on(self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: object) -> Run:
+    def on(
+        self, hardware: str | Device | Cluster, options: Options | None = None, **overrides: Unpack[PlacedKeywords]
+    ) -> Run:
         """The program partitioned, read and lowered for chosen hardware: all stages up to the times of its kernels.
 
         Args:

@@ -15,6 +15,11 @@ from meshcast.report.page import STYLES as STYLES
 from meshcast.report.page import data_block as data_block
 from meshcast.report.page import report_page as report_page
 from meshcast.report.page import section_html as section_html
+from meshcast.report.plots.drawing import check_plot as check_plot
+from meshcast.report.plots.drawing import save_figure as save_figure
+from meshcast.report.plots.of_comparison import comparison_figure as comparison_figure
+from meshcast.report.plots.of_prediction import prediction_figure as prediction_figure
+from meshcast.report.plots.of_search import search_figure as search_figure
 from meshcast.report.subject import Subject as Subject
 from meshcast.report.subject import subject_of as subject_of
 from meshcast.report.writing import ReportWritten as ReportWritten

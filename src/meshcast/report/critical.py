@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from meshcast.recorded import Understanding
 from meshcast.report.subject import Scene
 from meshcast.simulate import Looped, Segment, Timeline
-from meshcast.traces import Slice
+from meshcast.traces import Slice, Understanding
 
 MOST_STRETCHES = 20_000
 # Lanes that a stretch of a kind lies on.

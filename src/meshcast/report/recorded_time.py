@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from meshcast.recorded import RankTimes, Understanding, dependencies_of, sizes_of
 from meshcast.report.breakdown import StepPart
 from meshcast.report.choosing import evenly
 from meshcast.report.subject import Subject
 from meshcast.report.summary import Figure, figure
 from meshcast.report.tables import Table, TableCell, column, table
+from meshcast.traces import RankTimes, Understanding, dependencies_of, sizes_of
 
 MOST_RANKS, MOST_ROWS = 32, 30
 _TIME = (column("time", "s", "seconds"), column("share", "share", "share"))

@@ -9,12 +9,18 @@ from functools import cached_property
 from meshcast.base import MeshcastError, UnsupportedError
 from meshcast.hardware import Cluster
 from meshcast.jobs import Job, PipelineJob, ProgramJob, ServingJob, StepParts, TraceJob
-from meshcast.recorded import Understanding, recorded_timeline, understood
 from meshcast.report.source_lines import nearest_line, source_lines
 from meshcast.report.work import RankWork, pipeline_work, program_work
 from meshcast.results import Prediction
 from meshcast.simulate import PipelineRun
-from meshcast.traces import JobTimeline, pipeline_timeline, program_timeline
+from meshcast.traces import (
+    JobTimeline,
+    Understanding,
+    pipeline_timeline,
+    program_timeline,
+    recorded_timeline,
+    understood,
+)
 
 MOST_UNROLLED = 60_000  # slices up to which every turn of a loop is drawn
 

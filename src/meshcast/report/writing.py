@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from meshcast.base import (
     MeshcastError,
@@ -19,7 +19,7 @@ from meshcast.base import (
     write_whole,
 )
 from meshcast.jobs import chosen_options, predict, predict_with_job
-from meshcast.options import Options, check_fidelity, option_places
+from meshcast.options import OptionKeywords, Options, check_fidelity, option_places
 from meshcast.report.comparison_folder import is_comparison
 from meshcast.report.contents import Kind, ReportData, folder_data, prediction_data
 from meshcast.report.exploration import is_exploration
@@ -82,7 +82,7 @@ def write_report(
     *,
     fidelities: Sequence[str] = (),
     command: Sequence[str] = (),
-    **overrides: object,
+    **overrides: Unpack[OptionKeywords],
 ) -> ReportWritten:
     """Writes how a target will run as one HTML file: `write_report("step.mlir", "report.html", on="h200")`.
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from meshcast.base import InputError, UsageError, nearest, write_whole
 from meshcast.hardware import catalogue_name, cluster_names, device_names
+from meshcast.jobs import SHIPPED
 from meshcast.options import fidelity_names, stack_names
 from meshcast.programs import Program, from_bytes
-from meshcast.tables import SHIPPED
 from meshcast.zoo import Plan, hint, models, program_called, spelling
 
 BYTECODE = b"ML\xefR"  # what MLIR's bytecode begins with

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from meshcast.base import expect
 from meshcast.jobs import chosen_options
-from meshcast.options import Options
+from meshcast.options import OptionKeywords, Options
 from meshcast.traces.format_names import FORMAT_NAMES
 from meshcast.traces.formats import write_trace
 from meshcast.traces.request import TraceRequest, Written
@@ -26,7 +26,7 @@ def trace(
     memory: bool = True,
     anonymise: bool = False,
     coarsen: str | None = None,
-    **overrides: object,
+    **overrides: Unpack[OptionKeywords],
 ) -> Written:
     """Writes how a target will run: `trace("step.mlir", "step.perfetto-trace", format="perfetto", on="h200")`.
 

@@ -9,6 +9,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from meshcast.base import UsageError, nearest
@@ -45,6 +46,11 @@ class Builder:
     presets: tuple[tuple[str, Any], ...] = ()  # defaults of its own, in modes that have such a setting
 
     @property
+    def family(self) -> ModuleType:
+        """The module that its programs, weights and sections are made by; this is what imports jax."""
+        return importlib.import_module(f"meshcast.zoo.{self.module}")
+
+    @property
     def all_modes(self) -> tuple[str, ...]:
         """What `--set mode` takes: those of one program each, and `serve` where there are a prompt's pass and a step."""
         return (*self.modes, SERVE) if set(ANSWERING) <= set(self.modes) else self.modes
@@ -62,11 +68,10 @@ class Builder:
         )
 
     def _function(self, mode: str) -> Callable[..., ModelProgram]:
-        """What builds the program; this is what imports jax."""
+        """What builds the program."""
         if mode not in self.modes:
             raise self.not_one_program(mode)
-        module = importlib.import_module(f"meshcast.zoo.{self.module}")
-        found: Callable[..., ModelProgram] = getattr(module, MODES[mode][0])
+        found: Callable[..., ModelProgram] = getattr(self.family, MODES[mode][0])
         return found
 
     def overrides(self, mode: str | None = None) -> dict[str, Any]:
@@ -127,7 +132,7 @@ class Builder:
 
     def remarks(self, mesh: Mapping[str, int] | None = None, **overrides: Any) -> tuple[str, ...]:
         """Remarks on the program: on the model, and on how this mesh shares it out."""
-        module = importlib.import_module(f"meshcast.zoo.{self.module}")
+        module = self.family
         if not hasattr(module, "remarks"):
             return self.notes
         known = inspect.signature(module.remarks).parameters
@@ -147,8 +152,7 @@ class Builder:
 
     def parameters(self) -> int:
         """How many numbers the model learns."""
-        module = importlib.import_module(f"meshcast.zoo.{self.module}")
-        return num_parameters(module.weights(self.config))
+        return num_parameters(self.family.weights(self.config))
 
 
 def num_parameters(params: Any) -> int:

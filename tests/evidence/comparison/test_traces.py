@@ -26,7 +26,7 @@ def test_traces_are_compared_wherever_they_are_predicted(tmp_path: Path, name: s
     for cell in found.cells:
         # A fidelity that is named works durations out, or its column would be of two kinds of numbers.
         durations = "auto" if cell.ask.fidelity == "auto" else "estimated"
-        alone = meshcast.predict(target, on=cell.ask.on, fidelity=cell.ask.fidelity, durations=durations)
+        alone = meshcast.predict(target, on=cell.ask.on, fidelity=cell.ask.fidelity, durations=durations)  # type: ignore[arg-type]
         assert cell.step_time_s == alone.step_time_s
         assert cell.own
 
@@ -84,4 +84,4 @@ def test_what_a_trace_cannot_heed_is_named_and_what_nothing_can_stops_before_all
     assert found.exit_code == 2
     assert found.cells[0].reason.startswith("--plan: a trace has its ranks")
     with pytest.raises(UsageError, match="no durations 'other'"):
-        meshcast.compare(job(tmp_path, [NODES]), on="h200", durations="other")
+        meshcast.compare(job(tmp_path, [NODES]), on="h200", durations="other")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import assert_never
+from typing import Unpack, assert_never
 
 from meshcast.base import BugError, MeshcastError, UsageError, expect, nearest, piece
 from meshcast.estimate import estimator_names, load_estimator
@@ -32,7 +32,7 @@ from meshcast.jobs import (
     predict_job,
     resolve_job,
 )
-from meshcast.options import Options, common_fidelity, fidelity_names, why_not_taken
+from meshcast.options import ManyKeywords, Options, common_fidelity, fidelity_names, why_not_taken
 from meshcast.programs import Program
 from meshcast.results import Prediction
 from meshcast.zoo import AUTO
@@ -112,7 +112,7 @@ def compare(
     told: Told = silent,
     tried: Sequence[str] = (),
     price: str | float | None = None,
-    **overrides: object,
+    **overrides: Unpack[ManyKeywords],
 ) -> Comparison:
     """Targets side by side: `compare("step.mlir", on=["tpu-v5p", "h200"], fidelities=["roofline", "analytical"])`.
 

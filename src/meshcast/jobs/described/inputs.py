@@ -25,17 +25,12 @@ ORDER = (
 )  # fmt: skip
 # What the program or the plan has made of them is told by the same names.
 RESOLVED = ("devices", "mesh")
-# Told in other words: the plan's keys and the model's settings, the state of devices and links, the stack.
-SPREAD = ("plan", "settings", "attention", "context_attention", "conditions", "brought")
-# Without any part in the prediction itself.
-NO_PART = ("levers", "what_if", "written", "compile_limit")
 
 
 def told_options() -> dict[str, str]:
     """The names that options are told by, by their flat names."""
-    told = {name: place.field.declaration.told for name, place in option_places().items()}
-    ordered = [*(name for name in ORDER if name in told), *(name for name in told if name not in ORDER)]
-    return {name: label for name in ordered if (label := told[name]) is not None}
+    told = {name: label for name, place in option_places().items() if (label := place.field.declaration.told)}
+    return {name: told[name] for name in (*(each for each in ORDER if each in told), *told)}
 
 
 def inputs_of(options: Options, asked: Asked | None, prediction: Prediction, device: Device) -> Inputs:

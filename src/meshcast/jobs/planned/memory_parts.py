@@ -7,7 +7,6 @@ none that the plan has already or that the model cannot have. Whether one is eno
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -148,7 +147,7 @@ class _Changes:
         return True
 
     def _can_be_cut(self, change: Mapping[str, Any]) -> bool:
-        module = importlib.import_module(f"meshcast.zoo.{self.builder.module}")
+        module = self.builder.family
         parts = change.get("pp", 1) * self.plan.vp
         return hasattr(module, "sections") and self.builder.configured(**self.settings).layers % parts == 0
 

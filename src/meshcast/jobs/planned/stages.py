@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -150,7 +149,7 @@ def check_cut(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None
         UsageError: A setting is none of stages.
     """
     config = builder.configured(**settings)
-    module = importlib.import_module(f"meshcast.zoo.{builder.module}")
+    module = builder.family
     if not hasattr(module, "sections"):
         asked = f"pp={plan.pp}" if plan.pp > 1 else f"offload={plan.offload}"
         raise UnsupportedError(
@@ -217,7 +216,7 @@ class _PartKey:
         from meshcast.zoo import MeshLayout
 
         plan = self.plan
-        sections = importlib.import_module(f"meshcast.zoo.{self.builder.module}").sections(
+        sections = self.builder.family.sections(
             self.config,
             first=self.start,
             layers=self.layers,

@@ -1,55 +1,29 @@
 """Which options a trace heeds: a trace has decided already what runs, where and in which order.
 
-Every field of `Options` stands in one of the tables, so that none is passed over without a word.
+Every option's declaration says what becomes of it (`Declaration.of_traces`), by default that it is refused, so that none is
+passed over without a word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from meshcast.base import UsageError
 from meshcast.network import OPTIMISE
-from meshcast.options import Options
+from meshcast.options import OfTraces, Options, option_places
 
-# Heeded however durations come about; `channels` as 0 (the trace's own) or 1, `placement` (below) as a file.
-HEEDED = frozenset({"on", "durations", "levers", "what_if", "approximate", "channels", "conditions", "written"})
-# Heeded by what is worked out, and by nothing that is replayed.
-HEEDED_BY_ESTIMATES: Mapping[str, str] = {
-    "fidelity": "--fidelity",
-    "profile": "--profile",
-    "simulator": "--simulator",
-    "network": "--network",
-    "placement": "--placement",
-    "fabric": "--fabric",
-    "beside": "--beside",
-    "contention": "--contention",
-    "clocks": "--clocks",
-    "data": "--data",
-}
-# Not heeded: what says so on the command line.
-REFUSED: Mapping[str, str] = {
-    "devices": "--devices",
-    "mesh": "--mesh",
-    "plan": "--plan",
-    "settings": "--set",
-    "dims": "--dim",
-    "trip_counts": "--trip-count",
-    "indices": "--indices",
-    "partitioner": "--partitioner",
-    "lowering": "--lowering",
-    "compile_limit": "--compile-limit",
-    "host": "--host",
-    "scheduler": "--scheduler",
-    "overlap": "--overlap",
-    "attention": "--stack",
-    "context_attention": "--stack",
-    "fusion": "--stack",
-    "attention_library": "--stack",
-    "layers": "--stack",
-    "ragged": "--stack",
-    "host_costs": "--stack",
-    "brought": "--stack",
-}
+STACK_FLAG = "--stack"  # says options that have no flag of their own
+BROUGHT = "brought"  # where options keep that a stack brought some
+
+
+def flags_by_treatment(treatment: OfTraces) -> dict[str, str]:
+    """Options that traces treat in a way, by their flat names, with what says them on the command line."""
+    found = {}
+    for name, place in option_places().items():
+        said = place.field.declaration
+        if said.of_traces == treatment:
+            found[name] = STACK_FLAG if STACK_FLAG in said.no_flag else said.where
+    return found | ({BROUGHT: STACK_FLAG} if treatment == "refused" else {})
 
 
 def check_asked(options: Options) -> None:
@@ -60,12 +34,13 @@ def check_asked(options: Options) -> None:
     """
     differing = options.differing
     # What a stack brings beside its own fields is told by the stack.
-    by_stack = any(name in differing for name, flag in REFUSED.items() if flag == "--stack")
-    for name, flag in REFUSED.items():
+    refused = flags_by_treatment("refused")
+    by_stack = any(name in differing for name, flag in refused.items() if flag == STACK_FLAG)
+    for name, flag in refused.items():
         if name in differing:
             raise UsageError(
                 "a trace has its ranks, sizes, kernels and their order already",
-                where="--stack" if by_stack and name in ("scheduler", "overlap") else flag,
+                where=STACK_FLAG if by_stack and name in ("scheduler", "overlap") else flag,
                 fix="leave it out",
             )
     if options.run.channels not in (0, 1):
@@ -87,7 +62,7 @@ def check_asked(options: Options) -> None:
 
 def without_effect(options: Options) -> Iterator[str]:
     """Flags that are given and mean nothing to durations that are replayed."""
-    yield from (flag for name, flag in HEEDED_BY_ESTIMATES.items() if name in options.differing)
+    yield from (flag for name, flag in flags_by_treatment("estimates").items() if name in options.differing)
     if options.network.conditions.links:
         yield "--link"
     if options.network.conditions.background:

@@ -197,7 +197,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, tiny: list[Predicted
     with pytest.raises(UsageError, match="0 steps"):
         compare_measured("mlp-tiny", [path], OPTIONS, steps=0)
     with pytest.raises(UsageError, match="no setting"):
-        compare_measured("mlp-tiny", [path], OPTIONS, colour="red")
+        compare_measured("mlp-tiny", [path], OPTIONS, colour="red")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="module"):
         compare_measured("mlp-tiny", [path], OPTIONS, module="jit_f")
     with pytest.raises(InfeasibleError, match="not to fit"):

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Unpack
 
 from meshcast.base import InfeasibleError, InputError, UnsupportedError, UsageError, expect, format_bytes, format_time
 from meshcast.evidence.comparison.reality.predicted import PredictedLaunch, launches
@@ -16,7 +17,7 @@ from meshcast.evidence.profiler import MeasuredKernel, MeasuredTrace, find_steps
 from meshcast.evidence.profiler.classes import IDLE, class_of, is_collective
 from meshcast.evidence.profiler.repetition import repetitions
 from meshcast.jobs import PipelineJob, TraceJob, chosen_options, one_program, resolve_job
-from meshcast.options import Options
+from meshcast.options import OptionKeywords, Options
 from meshcast.programs import Program
 from meshcast.results import Prediction
 
@@ -36,7 +37,7 @@ def compare_measured(
     *,
     steps: int | None = None,
     module: str | None = None,
-    **overrides: object,
+    **overrides: Unpack[OptionKeywords],
 ) -> Reality:
     """The prediction for a target beside what was measured of it.
 

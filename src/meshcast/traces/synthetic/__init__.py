@@ -1,0 +1,1 @@
+"""Workload graphs that nobody has written: a model of our own graphs, grown layer by layer, and traces of what it makes."""

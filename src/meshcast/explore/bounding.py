@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.explore.bounds import PlanBound, closed_form, of_layers
+from meshcast.explore.bounds import PlanBound, closed_form, of_layers, of_step
 from meshcast.explore.evaluating import cluster_of, options_of
 from meshcast.explore.measures import Known
 from meshcast.explore.point import Point
 from meshcast.explore.space import Combination
 from meshcast.explore.work import SearchWork
 from meshcast.hardware import Cluster
-from meshcast.jobs import LayersCost
+from meshcast.jobs import TURNS, LayersCost
 from meshcast.zoo import Plan
 
 LEVELS = 4  # closed form, a layer in its loop, a part in the middle, the last part
@@ -60,8 +60,10 @@ class Bounder:
             return self._work(alone, 0, counted=True)
         if level == 1:
             # Parts of one turn have no loop, and layers that come first may be of another kind.
-            looped = plan.one_program or shape.layers // plan.parts >= 2 * shape.period
-            return self._work(_family(plan), 0) if looped else None
+            if plan.one_program:
+                looped = shape.layers - shape.first >= TURNS * shape.period
+                return self._work(_family(plan), 0, last=True) if looped else None
+            return self._work(_family(plan), 0) if shape.layers // plan.parts >= TURNS * shape.period else None
         # Layers that come first may be of another kind.
         each = shape.layers // plan.parts
         if level == 2:
@@ -78,7 +80,10 @@ class Bounder:
         last = self._found(plan, 3) if level >= 3 else None
         if turn is None and part is None and last is None:
             return bound
-        return bound.raised(of_layers(plan, shape, batch, self.cluster.device, turn, part, last))
+        device = self.cluster.device
+        if plan.one_program:
+            return bound.raised(of_step(plan, shape, batch, device, turn)) if turn is not None else bound
+        return bound.raised(of_layers(plan, shape, batch, device, turn, part, last))
 
     def _found(self, plan: Plan, level: int) -> LayersCost | None:
         work = self.wanted(plan, level)
@@ -90,11 +95,12 @@ class Bounder:
         if counted:
             asked |= _COUNTED
         shape = self.combination.shape
+        ending = shape.layers - (layers or TURNS * shape.period)
         point = Point(number=-1, target=self.combination.target, asked=asked)
         return SearchWork(
             kind="layers",
             point=point,
-            first=shape.layers - layers if last else shape.first,
+            first=ending if last else shape.first,
             layers=layers,
             last=last,
             period=shape.period,

@@ -8,12 +8,15 @@ what the last one takes, which has what ends the model beside its layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from meshcast.base import collected_later, names_taken, room_for_nesting
 from meshcast.hardware import Cluster
 from meshcast.jobs.described import asked_of
-from meshcast.jobs.least_times import least_turn
+from meshcast.jobs.least_times import least_ends, least_turn, limit_of
+from meshcast.jobs.least_work import LeastWork, PowerLimit, one_after_the_other
 from meshcast.jobs.pipeline.job import PipelineJob
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.wiring import total_bytes
@@ -39,8 +42,10 @@ class LayersCost:
         saved_bytes: What the forward pass leaves for the backward pass.
         fixed_bytes: Weights and gradients.
         flops: Of both passes' matrix products.
-        least_s: Seconds of both passes in any program that has such layers, whatever else it does (`jobs/least_times.py`); 0 of
-            layers that are no loop.
+        least: What a layer takes in any program that has it, whatever else it does (`jobs/least_times.py`); None where that was
+            not asked.
+        ends: What ends the model takes likewise.
+        limit: What a device may draw; None where nobody knows.
     """
 
     forward_s: float
@@ -49,7 +54,16 @@ class LayersCost:
     saved_bytes: float
     fixed_bytes: float
     flops: float
-    least_s: float = 0.0
+    least: LeastWork | None = None
+    ends: LeastWork | None = None
+    limit: PowerLimit | None = None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LayersCost:
+        """The cost of an object, as `asdict` makes it."""
+        works = {name: LeastWork.from_json(data[name]) for name in ("least", "ends") if data.get(name) is not None}
+        limit = {"limit": PowerLimit(**data["limit"])} if data.get("limit") is not None else {}
+        return cls(**{**data, **works, **limit})
 
 
 def part_cost(
@@ -80,9 +94,25 @@ def layer_turn(builder: Builder, options: Options, cluster: Cluster, *, first: i
     Arguments and errors are those of `part_cost`; `period` is after how many layers the pattern begins again.
     """
     part = _part(builder, options, cluster, first=first, layers=TURNS * period)
+    return _turn_cost(part, period)
+
+
+def least_of_step(builder: Builder, options: Options, cluster: Cluster, *, first: int, period: int) -> LayersCost:
+    """`layer_turn` of the last layers, with what these and what ends the model take at least in any step.
+
+    Arguments and errors are those of `layer_turn`; `first` is the first of the last layers.
+    """
+    part = _part(builder, options, cluster, first=first, layers=TURNS * period, last=True)
+    runs = [each.run for each in part.programs.values()]
+    least = one_after_the_other([least_turn(run, TURNS) for run in runs])
+    return replace(
+        _turn_cost(part, period), least=least.times(1 / period), ends=least_ends(runs, TURNS), limit=limit_of(runs[0])
+    )
+
+
+def _turn_cost(part: PartEstimate, period: int) -> LayersCost:
     seconds = {name: _turn(part, name) / period for name in part.predictions}
-    least = sum(least_turn(each.run, TURNS) for each in part.programs.values()) / period
-    return replace(_cost(part, seconds, share=1 / (TURNS * period)), least_s=least)
+    return _cost(part, seconds, share=1 / (TURNS * period))
 
 
 def _part(

@@ -90,7 +90,8 @@ def least_answers(
 ) -> dict[CostKey, KernelFloor]:  # fmt: skip
     """What kernels of a program take at least wherever else the same work is done, by cost key.
 
-    Products are asked about as `least_seconds` does it; of what follows the clock no more is claimed than of the kernel itself.
+    Products are asked about as `least_seconds` does it; of what follows the clock no more is claimed than of the kernel itself, and
+    of the energy of their bytes what these take that were just touched.
     Of other kernels the answer is their own with everything they touch just touched, where an estimator gives it that knows floors;
     of the rest nothing is claimed.
 
@@ -107,15 +108,18 @@ def least_answers(
     """
     unique = {kernel.cost_key: kernel for kernel in kernels}
     answered = _answered(unique, device, estimators, first_named=first_named)
-    found = estimate_each(answered.values(), device, estimators, first_named=first_named).holding(values)
+    touched = {key: unique[key].with_recency(None) for key in answered}
+    asked = (*answered.values(), *touched.values())
+    found = estimate_each(asked, device, estimators, first_named=first_named).holding(values)
     floors = _floors(device, estimators)
     least: dict[CostKey, KernelFloor] = {}
     for key, bare in answered.items():
-        answer, whole = found[bare], own.by_key[key]
+        answer, whole, near = found[bare], own.by_key[key], found[touched[key]]
         seconds = min(_seconds(answer, floors), whole.time)
         clocked = min(answer.clocked * answer.time, whole.clocked * whole.time, seconds)
+        joules = min(near.static_energy, whole.static_energy)
         least[key] = KernelFloor(
-            seconds=seconds, clocked_s=clocked, clocked_j=answer.dynamic_energy, fixed_j=answer.static_energy
+            seconds=seconds, clocked_s=clocked, clocked_j=answer.dynamic_energy, fixed_j=joules
         )
     rest = {key: kernel for key, kernel in unique.items() if key not in least and is_product(kernel)}
     return least | {key: KernelFloor(seconds=seconds) for key, seconds in _by_light(rest, device).items()}

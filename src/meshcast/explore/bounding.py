@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshcast.explore.bounds import PlanBound, closed_form, of_layers, of_step
+from meshcast.explore.bounds import PlanBound, closed_form, of_layers
 from meshcast.explore.evaluating import cluster_of, options_of
 from meshcast.explore.measures import Known
 from meshcast.explore.point import Point
 from meshcast.explore.space import Combination
+from meshcast.explore.whole_steps import WeightTraffic, of_step
 from meshcast.explore.work import SearchWork
 from meshcast.hardware import Cluster
 from meshcast.jobs import TURNS, LayersCost
@@ -37,10 +38,12 @@ class Bounder:
     found: dict[str, LayersCost | None] = field(repr=False)
     cluster: Cluster = field(init=False, repr=False)
     _modelled: bool = field(init=False, default=True)
+    _traffic: WeightTraffic = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         options = options_of({**self.combination.asked, "plan": None})
         self.cluster = cluster_of(options)
+        self._traffic = WeightTraffic(self.cluster, options)
         # A compiler is asked about whole programs: its parts are no cheaper than the step.
         self._modelled = "compiled" not in (options.estimate.fidelity, options.lowering.kernels)
 
@@ -82,7 +85,7 @@ class Bounder:
             return bound
         device = self.cluster.device
         if plan.one_program:
-            return bound.raised(of_step(plan, shape, batch, device, turn)) if turn is not None else bound
+            return bound.raised(of_step(plan, shape, batch, device, turn, self._traffic)) if turn is not None else bound
         return bound.raised(of_layers(plan, shape, batch, device, turn, part, last))
 
     def _found(self, plan: Plan, level: int) -> LayersCost | None:

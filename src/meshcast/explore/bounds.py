@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 from meshcast.explore.shape import ModelShape
 from meshcast.hardware import Cluster, Device
-from meshcast.jobs import LayersCost, LeastWork
+from meshcast.jobs import LayersCost
 from meshcast.zoo import Plan
 
 # Bytes of a parameter: of weights in half precision, of Adam's moments with the fp32 copy; and of moments alone.
@@ -149,24 +149,6 @@ def of_layers(
     return PlanBound(time_s=time_s, memory_bytes=_stage_bytes(plan, known, share, microbatches))
 
 
-def of_step(plan: Plan, shape: ModelShape, batch: int, device: Device, turn: LayersCost) -> PlanBound:
-    """The bound of a plan without stages by what its layers and what ends the model take in any step, and its update.
-
-    Args:
-        plan: The plan.
-        shape: The model.
-        batch: The global batch.
-        device: What every rank runs on.
-        turn: A layer in its loop with what it takes at least, of weights that are not spread.
-    """
-    if turn.least is None or turn.ends is None:
-        return PlanBound()
-    microbatches = batch // (plan.mbs * plan.batch_shards)
-    work = turn.least.times(shape.layers - shape.first).then(turn.ends).times(microbatches)
-    updating = LeastWork(fixed_s=_update_seconds(plan, shape, device))
-    return PlanBound(time_s=work.then(updating).under(turn.limit, plan.devices))
-
-
 def _times(cost: LayersCost, share: float) -> Passes:
     return Passes(forward_s=share * cost.forward_s, backward_s=share * cost.backward_s, weight_s=share * cost.weight_s)
 
@@ -263,18 +245,6 @@ def _state_bytes(plan: Plan, shape: ModelShape, microbatches: int) -> float:
         return count * (FULL + MOMENTS + summed)
     shards = plan.dp * plan.ep * plan.cp
     return count * (weight + STATE / shards + (summed / shards if plan.zero == 2 else summed))
-
-
-def _update_seconds(plan: Plan, shape: ModelShape, device: Device) -> float:
-    """Seconds, at least, of the update of a step without stages: its state is read and written and gradients are read, at the
-    memory's nominal rate, but for what a cache may hold.
-    """
-    if not shape.staged:
-        return 0.0  # its optimizer may be another
-    shared = plan.tp * plan.fsdp * plan.cp * plan.ep * (plan.dp if plan.zero == 3 else 1)
-    count = shape.parameters / shared / (1 if plan.zero in (0, 3) else plan.dp * plan.ep * plan.cp)
-    moved = count * (2 * STATE + HALF)  # weights in f32 with two moments, or two moments and a copy in f32
-    return max(0.0, moved - device.cache_bytes) / device.memory_bandwidth
 
 
 def _gathering_seconds(plan: Plan, shape: ModelShape, microbatches: int, cluster: Cluster) -> float:

@@ -15,8 +15,8 @@ from typing import Any
 from meshcast.base import collected_later, names_taken, room_for_nesting
 from meshcast.hardware import Cluster
 from meshcast.jobs.described import asked_of
-from meshcast.jobs.least_times import least_ends, least_turn, limit_of
-from meshcast.jobs.least_work import LeastWork, PowerLimit, one_after_the_other
+from meshcast.jobs.least_times import least_ends, least_turn, limit_of, stream_of
+from meshcast.jobs.least_work import LeastWork, PowerLimit
 from meshcast.jobs.pipeline.job import PipelineJob
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.wiring import total_bytes
@@ -29,6 +29,7 @@ from meshcast.simulate import Repeat
 from meshcast.zoo import Builder
 
 TURNS = 2  # of the loop: one would be no loop
+PASSES = ("forward", "backward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +43,12 @@ class LayersCost:
         saved_bytes: What the forward pass leaves for the backward pass.
         fixed_bytes: Weights and gradients.
         flops: Of both passes' matrix products.
-        least: What a layer takes in any program that has it, whatever else it does (`jobs/least_times.py`); None where that was
-            not asked.
+        least_forward: What a layer's forward pass takes in any program that has it, whatever else that does
+            (`jobs/least_times.py`); None where that was not asked.
+        least_backward: What its backward pass takes likewise.
+        aside: What both do beside that, where no other device has a share of the weights.
         ends: What ends the model takes likewise.
+        stream: What a byte takes at least that is moved to or from memory.
         limit: What a device may draw; None where nobody knows.
     """
 
@@ -54,14 +58,18 @@ class LayersCost:
     saved_bytes: float
     fixed_bytes: float
     flops: float
-    least: LeastWork | None = None
+    least_forward: LeastWork | None = None
+    least_backward: LeastWork | None = None
+    aside: LeastWork | None = None
     ends: LeastWork | None = None
+    stream: LeastWork | None = None
     limit: PowerLimit | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LayersCost:
         """The cost of an object, as `asdict` makes it."""
-        works = {name: LeastWork.from_json(data[name]) for name in ("least", "ends") if data.get(name) is not None}
+        names = ("least_forward", "least_backward", "aside", "ends", "stream")
+        works = {name: LeastWork.from_json(data[name]) for name in names if data.get(name) is not None}
         limit = {"limit": PowerLimit(**data["limit"])} if data.get("limit") is not None else {}
         return cls(**{**data, **works, **limit})
 
@@ -98,15 +106,21 @@ def layer_turn(builder: Builder, options: Options, cluster: Cluster, *, first: i
 
 
 def least_of_step(builder: Builder, options: Options, cluster: Cluster, *, first: int, period: int) -> LayersCost:
-    """`layer_turn` of the last layers, with what these and what ends the model take at least in any step.
+    """`layer_turn` of the last layers, with what these, a period of them, and what ends the model take at least in any step.
 
     Arguments and errors are those of `layer_turn`; `first` is the first of the last layers.
     """
     part = _part(builder, options, cluster, first=first, layers=TURNS * period, last=True)
     runs = [each.run for each in part.programs.values()]
-    least = one_after_the_other([least_turn(run, TURNS) for run in runs])
+    (forward, beside), (backward, behind) = (least_turn(part.programs[name].run, TURNS) for name in PASSES)
     return replace(
-        _turn_cost(part, period), least=least.times(1 / period), ends=least_ends(runs, TURNS), limit=limit_of(runs[0])
+        _turn_cost(part, period),
+        least_forward=forward,
+        least_backward=backward,
+        aside=beside.then(behind),
+        ends=least_ends(runs, TURNS),
+        stream=stream_of(runs[0]),
+        limit=limit_of(runs[0]),
     )
 
 

@@ -7,18 +7,22 @@ layer's matrix products (with their operands one way round or the other, which t
 between two of them, and which of them need each other's results. Spreading weights and adding replicas split the batch and the
 storage of weights, and none of that.
 
-So of a turn these count, and everything else is taken to cost nothing:
+So of a turn these count:
 
 - products, each with the least that its estimator answers for its sides (`estimate.least`);
 - kernels *between* products: a product leads to them, in this turn or through what turns hand on, and they lead to
   another. What casts, cuts or gathers weights has no product before it; what adds gradients up has none behind it;
 - collectives between products, as long as they take alone.
 
+All other kernels of a turn (`aside`) deal with weights and their gradients, of which a device has the less the more share them,
+or with activations: of those a program whose weights are shared by F devices has at least the F-th part.
+
 Kernels run one after the other on the one compute stream of a device. A collective waits for what leads to it and holds up
 what it leads to: beside it run at the most the kernels that are neither (`LeastWork` says what that leaves exposed). A chain
 of collectives is counted, the longest: they cannot run beside each other.
 
-Of what ends the model its products count, once each: a part of a pipeline may compute some of them again that a step keeps.
+Of what ends the model its products count, once each: a part of a pipeline may compute some of them again that a step keeps. So do
+the kernels between them, of that pass of the part that has more of them.
 """
 
 from __future__ import annotations
@@ -27,49 +31,72 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshcast.estimate import KernelFloor, is_product, least_answers, power_limit
+from meshcast.estimate import KernelFloor, estimate_each, is_product, least_answers, power_limit
 from meshcast.jobs.least_work import Exchanged, LeastWork, PowerLimit, one_after_the_other
-from meshcast.lower import CostKey, Kernel, LoopStep, Schedule, Step, swapped_sides
+from meshcast.lower import CostKey, Kernel, KernelKind, LoopStep, Schedule, Step, swapped_sides
 from meshcast.workload import Gemm
 
 if TYPE_CHECKING:
     from meshcast.jobs.program.run import Run
 
 Floors = Mapping[CostKey, KernelFloor]
+STREAMED = 2**31  # bytes: long enough for launches and ends not to count
 
 
-def least_turn(run: Run, trips: int) -> LeastWork:
-    """The least of a turn of each of a run's outermost loops of so many turns, together."""
+def least_turn(run: Run, trips: int) -> tuple[LeastWork, LeastWork]:
+    """The least of a turn of each of a run's outermost loops of so many turns, together; and of what it does beside that."""
     if run.options.lowering.rewrites.any:  # which cut products into pieces, and move them between turns
-        return LeastWork()
+        return LeastWork(), LeastWork()
     bodies = list(_loops(run, trips))
     floors = _floors(run, [kernel for body in bodies for kernel, _ in body.walk() if kernel.collective is None])
-    return one_after_the_other([_Block.of(run, body, floors).least() for body in bodies])
+    blocks = [_Block.of(run, body, floors) for body in bodies]
+    return one_after_the_other(each.least() for each in blocks), one_after_the_other(each.aside() for each in blocks)
 
 
 def least_ends(runs: Sequence[Run], trips: int) -> LeastWork:
     """The least of what is around the loops of so many turns of a part's programs: its products, once each."""
     if not runs or any(run.options.lowering.rewrites.any for run in runs):
         return LeastWork()
-    most: dict[object, tuple[float, LeastWork]] = {}
+    most: dict[object, LeastWork] = {}
+    between = LeastWork()
     for run in runs:
-        here: dict[object, list[tuple[Kernel, int]]] = {}
-        outside = [
-            step
-            for step in run.lowered.schedule.steps
-            if not (isinstance(step, LoopStep) and step.trips == trips) and isinstance(step, Kernel | LoopStep)
-        ]
-        for kernel, count in Schedule(inputs=(), outputs=(), steps=tuple(outside)).walk():
+        here: dict[object, LeastWork] = {}
+        outside = Schedule(
+            inputs=(),
+            outputs=(),
+            steps=tuple(
+                step
+                for step in run.lowered.schedule.steps
+                if isinstance(step, Kernel) or (isinstance(step, LoopStep) and step.trips != trips)
+            ),
+        )
+        floors = _floors(run, [kernel for kernel, _ in outside.walk() if kernel.collective is None])
+        for kernel, count in outside.walk():
             if is_product(kernel):
-                here.setdefault((kernel.kind, kernel.dtype, one_way_round(kernel.geometry)), []).append((kernel, count))
-        floors = _floors(run, [kernel for each in here.values() for kernel, _ in each])
-        for sides, found in here.items():
-            work = one_after_the_other(
-                [_of_floor(floors[kernel.cost_key], run).times(count) for kernel, count in found]
-            )
-            if sides not in most or work.seconds() > most[sides][0]:
-                most[sides] = work.seconds(), work
-    return one_after_the_other([work for _, work in most.values()])
+                sides = kernel.kind, kernel.dtype, one_way_round(kernel.geometry)
+                here[sides] = here.get(sides, LeastWork()).then(_of_floor(floors[kernel.cost_key], run).times(count))
+        for sides, work in here.items():
+            if sides not in most or work.seconds() > most[sides].seconds():
+                most[sides] = work
+        joined = _Block.of(run, outside, floors).between()
+        between = joined if joined.seconds() > between.seconds() else between
+    return one_after_the_other([*most.values(), between])
+
+
+def stream_of(run: Run) -> LeastWork:
+    """What a byte takes at least that is moved to or from memory by kernels that compute next to nothing with it."""
+    size = STREAMED // 2
+    kernel = Kernel(
+        name="stream", kind=KernelKind.LOOP_FUSION, dtype="f32", vector_flops=float(size // 4), read_bytes=size,
+        written_bytes=size, operand_bytes=(size,), elements=size // 4, shape=(size // 4,), ops=("stablehlo.add",),
+    )  # fmt: skip
+    asked = run.options.estimate
+    named = asked.simulator is not None
+    own = estimate_each([kernel], run.device, run.estimators, first_named=named).holding(asked.data)
+    floors = least_answers([kernel], run.device, run.estimators, own, first_named=named, values=asked.data)
+    light = STREAMED / run.device.memory_bandwidth
+    floor = floors.get(kernel.cost_key, KernelFloor(seconds=light))
+    return LeastWork(fixed_s=max(light, floor.seconds - floor.clocked_s), fixed_j=floor.fixed_j).times(1 / STREAMED)
 
 
 def limit_of(run: Run) -> PowerLimit | None:
@@ -153,10 +180,7 @@ class _Block:
         ]
         computing = one_after_the_other([work for _, work in counted])
         if self.run.options.scheduling.scheduler == "ideal":  # where nothing waits for anything
-            return LeastWork(
-                fixed_s=computing.fixed_s, clocked_s=computing.clocked_s, fixed_j=computing.fixed_j,
-                clocked_j=computing.clocked_j,
-            )  # fmt: skip
+            return computing.kernels
         behind = [_bits(later for later, waits in enumerate(self.before) if waits >> place & 1) for place in self._chain()]
         groups: list[tuple[float, int]] = []  # seconds of exchanges, and what may run beside them
         computes = _bits(place for place, _ in counted)
@@ -175,6 +199,24 @@ class _Block:
             hiding = one_after_the_other([works[place] for place in _places(beside)])
             exchanges.append(Exchanged(seconds=seconds, fixed_s=hiding.fixed_s, clocked_s=hiding.clocked_s))
         return computing.then(LeastWork(exchanges=tuple(exchanges)))
+
+    def between(self) -> LeastWork:
+        """Kernels between products, without these."""
+        found = (
+            work
+            for place, (step, work) in enumerate(zip(self.steps, self.works, strict=True))
+            if work is not None and self.counted >> place & 1 and isinstance(step, Kernel) and not is_product(step)
+        )
+        return one_after_the_other(found)
+
+    def aside(self) -> LeastWork:
+        """Kernels that are not between products: what cuts weights, and what becomes of their gradients."""
+        found = (
+            work
+            for place, (step, work) in enumerate(zip(self.steps, self.works, strict=True))
+            if work is not None and not self.counted >> place & 1 and isinstance(step, Kernel)
+        )
+        return one_after_the_other(found)
 
     def _chain(self) -> list[int]:
         """Collectives between products of which each leads to the next, those that take longest together."""
@@ -199,10 +241,7 @@ def _own_work(run: Run, step: Step, floors: Floors) -> LeastWork | None:
         return _of_floor(floor, run) if floor is not None else None
     if not isinstance(step, LoopStep) or not any(is_product(kernel) for kernel, _ in step.body.walk()):
         return None
-    inside = _Block.of(run, step.body, floors).least()
-    return LeastWork(
-        fixed_s=inside.fixed_s, clocked_s=inside.clocked_s, fixed_j=inside.fixed_j, clocked_j=inside.clocked_j
-    ).times(step.trips)
+    return _Block.of(run, step.body, floors).least().times(step.trips)
 
 
 def _direct(block: Schedule) -> list[int]:

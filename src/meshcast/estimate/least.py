@@ -90,10 +90,9 @@ def least_answers(
 ) -> dict[CostKey, KernelFloor]:  # fmt: skip
     """What kernels of a program take at least wherever else the same work is done, by cost key.
 
-    Products are asked about as `least_seconds` does it; of what follows the clock no more is claimed than of the kernel itself, and
-    of the energy of their bytes what these take that were just touched.
-    Of other kernels the answer is their own with everything they touch just touched, where an estimator gives it that knows floors;
-    of the rest nothing is claimed.
+    Products are asked about as `least_seconds` does it; of what follows the clock no more is claimed than of the kernel itself,
+    and of the energy of their bytes what these take that were just touched. Of other kernels the answer is their own with
+    everything they touch just touched, where an estimator gives it that knows floors; of the rest nothing is claimed.
 
     Args:
         kernels: Of a program, none of them a collective.
@@ -118,9 +117,7 @@ def least_answers(
         seconds = min(_seconds(answer, floors), whole.time)
         clocked = min(answer.clocked * answer.time, whole.clocked * whole.time, seconds)
         joules = min(near.static_energy, whole.static_energy)
-        least[key] = KernelFloor(
-            seconds=seconds, clocked_s=clocked, clocked_j=answer.dynamic_energy, fixed_j=joules
-        )
+        least[key] = KernelFloor(seconds=seconds, clocked_s=clocked, clocked_j=answer.dynamic_energy, fixed_j=joules)
     rest = {key: kernel for key, kernel in unique.items() if key not in least and is_product(kernel)}
     return least | {key: KernelFloor(seconds=seconds) for key, seconds in _by_light(rest, device).items()}
 

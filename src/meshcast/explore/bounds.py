@@ -15,11 +15,7 @@ Four bounds, each tighter and dearer than the one before:
    gradients and optimizer state in equal shares, and what min(m, pp) microbatches in flight save in the first stage.
 2. *A turn of the loop over layers* under the plan's own sharding, at the full clock (`jobs.layer_turn`), taken from a part of two
    such turns. Parts of a pipeline have the same loop with more turns: collectives, memory traffic and the real times of kernels
-   count. A step without stages is another program around the same layers: what its turns have in common with a part's are
-   the matrix products and the exchanges between them, and these count, with the least that the same estimators answer for them
-   (`jobs/least_times.py`):
-
-       t >= m L max(sum of products, longest path of data through products and exchanges)
+   count. A step without stages is another program around the same layers: `whole_steps` has what it takes at least.
 3. *The part itself*, where a pipeline has parts in the middle: its programs are those of the step (`jobs.part_cost`).
 4. *The last part*, with the logits and the loss, which keep its stage busy for longer than any other: its programs, too.
 

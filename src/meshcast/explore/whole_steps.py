@@ -1,21 +1,23 @@
 """What a step without stages takes at least: its layers, what ends the model, its weights on their way, and its update.
 
-Loops take all streams of a device (`simulate/engine.py`), so a step takes its turns, and beside them what is outside of its loops:
+Loops take all streams of a device (`simulate/engine.py`), so a step takes its turns, and what is outside of its loops besides.
+With m microbatches and L layers
 
-    step >= m L (forward turn + backward turn) + m (ends + gather of the output projection) + close
+    step >= m L (forward turn + backward turn) + m (ends + gather of the output projection + sums of gradients) + casts + close
 
-- *Turns* take what `jobs/least_times.py` says, and no less than the channel of `fsdp` carries in them: a layer's weights are gathered
-  in both, and its gradients scattered in the second; so are sums over replicas where a step has one microbatch and no `zero`.
-- *Ends.* Of the output projection's weights no device has more than its share: the rest comes before its product, outside of the
-  loops, when there is nothing else to compute.
-- *Close.* Behind its loops a step sums gradients up over replicas where it has several microbatches or `zero`, gathers what `zero`
-  has shared out, all over one channel, and updates: the longer of the two. Gradients of layers come out of the loops; those of
-  tables of words are counted where a loop over microbatches is around them, too.
+- *Turns* take what `jobs/least_times.py` says, and no less than the channel of `fsdp` carries in them: a layer's weights are
+  gathered in both, and its gradients scattered in the second; so are sums over replicas where a step has one microbatch and
+  no `zero`.
+- *Ends.* Of the output projection's weights no device has more than its share: the rest comes before its product, outside of
+  the loops, when there is nothing else to compute.
+- *Close.* Behind its loops a step sums gradients up over replicas where it has several microbatches or `zero`, gathers what
+  `zero` has shared out, all over one channel, and updates: the longer of the two. Gradients of layers come out of the loops;
+  those of tables of words are counted where a loop over microbatches is around them, too (`zoo/program.py`).
 
-A loop over microbatches adds the gradients of each to their sum. The update reads and writes the optimizer's state and reads gradients; weights that are kept in f32 are cast once. What a cache
-may hold is not counted, the rest at the rate that a long stream has.
-Collectives take what the network model says of one that carries all of it: several smaller ones take no less. Clock and power cap
-are those of `jobs/least_work.py`.
+A loop over microbatches adds the gradients of each to their sum. The update reads and writes the optimizer's state and reads
+gradients; weights that are kept in f32 are cast once. What a cache may hold is not counted, the rest at the rate that a long
+stream has. Collectives take what the network model says of one that carries all of it: several smaller ones take no less.
+Clock and power cap are those of `jobs/least_work.py`.
 """
 
 from __future__ import annotations

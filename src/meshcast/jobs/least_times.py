@@ -181,7 +181,9 @@ class _Block:
         computing = one_after_the_other([work for _, work in counted])
         if self.run.options.scheduling.scheduler == "ideal":  # where nothing waits for anything
             return computing.kernels
-        behind = [_bits(later for later, waits in enumerate(self.before) if waits >> place & 1) for place in self._chain()]
+        behind = [
+            _bits(later for later, waits in enumerate(self.before) if waits >> place & 1) for place in self._chain()
+        ]
         groups: list[tuple[float, int]] = []  # seconds of exchanges, and what may run beside them
         computes = _bits(place for place, _ in counted)
         for place, after in zip(self._chain(), behind, strict=True):
@@ -281,7 +283,9 @@ def _feeding(block: Schedule, direct: Sequence[int], products: int) -> int:
                 found |= direct[place] | (1 << place if not wanted.isdisjoint(block.steps[place].writes) else 0)
         reading = {value for place in _places(found | products) for value in block.steps[place].reads}
         handed = {
-            after for before, after in zip(block.inputs, block.outputs, strict=False) if before in reading or before in wanted
+            after
+            for before, after in zip(block.inputs, block.outputs, strict=False)
+            if before in reading or before in wanted
         }
         if handed <= wanted:
             return found

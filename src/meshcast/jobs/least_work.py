@@ -1,4 +1,4 @@
-"""`LeastWork`: seconds and joules that some kernels take at least, by the clock; `LeastStep`: the step that a power cap leaves of them.
+"""`LeastWork`: seconds and joules that kernels take at least, by the clock; `LeastStep`: the step that a cap leaves of them.
 
 With `s` the clock's share of the full one, kernels on one stream take `t(s) = a + b / s` seconds and draw `E(s) = A + B s^k`
 joules above idle at least (`estimate/power.py` has the law; the least power of a running kernel only adds to it). Exchanges
@@ -180,6 +180,6 @@ class LeastStep:
                 low = middle
             else:
                 high = middle
-        # Below `low` seconds are more, above `high` joules; between them both are at least these. A step that keeps the full clock
-        # does not wait for a slowest device.
+        # Below `low` seconds are more, above `high` joules; between them both are at least these. A step that keeps the full
+        # clock does not wait for a slowest device.
         return min(max(self.seconds(slowest * high), powered(low)), max(whole, powered(1.0)))

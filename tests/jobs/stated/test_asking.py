@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshcast.jobs.stated.asking import stated_options
+from meshcast.jobs.stated.extras import Extras
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.jobs.stated.target import run_target
 from meshcast.options import Options
@@ -35,3 +36,19 @@ def test_tensorflow_picks_kinds_of_tokens_by_a_product() -> None:
     tensorflow = run_target(replace(BERT, framework="tensorflow", flags={"compiled": True}))
     assert stated_options(tensorflow, Options()).program.settings["one_hot_types"] == "true"
     assert "one_hot_types" not in stated_options(run_target(BERT), Options()).program.settings
+
+
+@pytest.mark.parametrize(
+    ("model", "extra", "rank"),
+    [
+        ("llama2-70b", "lora=8", 8),
+        ("llama2-70b-lora", "", 16),
+        ("llama2-70b", "peft=lora", 16),
+        ("llama2-70b", "", None),
+    ],
+)
+def test_adapters_are_trained_where_a_run_says_so(model: str, extra: str, rank: int | None) -> None:
+    run = replace(BERT, model=model, counts={"seq": 8192, "gbs": 8}, mbs=1, extra=Extras.read(extra))
+    target = run_target(run)
+    assert target.model is not None
+    assert (target.model.name, target.model.settings.get("lora")) == ("llama2-70b", rank)

@@ -32,6 +32,7 @@ _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than wha
 _VOCABULARY_STEP = 128
 _ROW_BYTES = 4  # of a table's number
 _ALIGNED = 8  # columns: `padding_size` of dlrm/nn/interactions.py in NVIDIA/DeepLearningExamples, in any precision
+_ADAPTER_RANK = 16
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
@@ -67,7 +68,7 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     """The model that a run describes; what it lacks, and what is taken for granted, goes to `found`."""
     zoo = models()
     # ResNets of 1.5 have the stride in the second convolution of a block, as the zoo's do.
-    called = program_called(run.model.removesuffix("-v1.5").removesuffix("v1.5"))
+    called = program_called(run.model.removesuffix("-v1.5").removesuffix("v1.5").removesuffix("-lora"))
     known = called is not None and called.name in zoo
     name = called.name if called is not None and known else _general(run)
     if name is None:
@@ -150,12 +151,23 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
     if {"attention_sink", "attention_sinks"} & run.extra.words:
         found.assumes("without attention sinks: a score more for each head costs nothing")
     settings |= _repeated_keys(run, {**sizes, **settings}, found)
+    if rank := _adapters(run, found):
+        settings["lora"] = rank
     if "experts" in run.counts:
         settings |= _expert_settings(run, found)
     if (extra := run.extra.whole("mtp")) and "layers" in run.counts:
         settings["layers"] = run.counts["layers"] + extra
         found.assumes(f"multi-token prediction as {extra} more layer: its second pass of the output head is left out")
     return settings
+
+
+def _adapters(run: StatedRun, found: Findings) -> int:
+    """The rank of adapters that are trained in the model's place (`lora=16`, `peft=lora`, a name that ends so); else 0."""
+    told = run.extra.whole("lora") or run.extra.whole("lora_rank") or 0
+    if told or not ("lora" in {*run.extra.words, *run.extra.values.values()} or run.model.endswith("-lora")):
+        return told
+    found.assumes(f"adapters of rank {_ADAPTER_RANK} beside attention's projections, as MLPerf's Llama 2 70B has them")
+    return _ADAPTER_RANK
 
 
 def _repeated_keys(run: StatedRun, sizes: Mapping[str, Any], found: Findings) -> dict[str, int]:

@@ -52,3 +52,15 @@ def test_adapters_are_trained_where_a_run_says_so(model: str, extra: str, rank: 
     target = run_target(run)
     assert target.model is not None
     assert (target.model.name, target.model.settings.get("lora")) == ("llama2-70b", rank)
+
+
+def test_an_encoder_and_decoder_are_split_as_a_run_says() -> None:
+    """T5X: 64 devices, of which pairs share layers and eight share weights."""
+    counts = {"seq": 512, "gbs": 1024}
+    degrees = {"tp": 2, "fsdp": 8, "dp": 4}
+    run = replace(
+        BERT, model="t5-xl", device="h100-sxm", devices=64, counts=counts, degrees=degrees, mbs=32, framework="t5x"
+    )
+    options = stated_options(run_target(run), Options())
+    assert options.program.mesh == {"data": 4, "fsdp": 8, "tensor": 2}
+    assert "accumulate" not in options.program.settings

@@ -7,6 +7,7 @@ the run must give every size.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _FIELDS = {
 }  # fmt: skip
 _SIZES = ("layers", "hidden", "heads", "vocab")
 _LANGUAGE = ("decoder", "gpt")
+_RECURRENT = ("lstm", "gnmt", "rnnt")
 _TILE_ROWS = 512  # of MaxText's products for experts
 _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than what they move
 _VOCABULARY_STEP = 128
@@ -57,6 +59,19 @@ class RunModel:
     def planned(self) -> bool:
         """Whether a plan shares it out: models that read tokens and are trained layer by layer."""
         return self.builder.module in _LANGUAGE
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of a mesh that its programs are split over."""
+        found: tuple[str, ...] = getattr(
+            importlib.import_module(f"meshcast.zoo.{self.builder.module}"), "AXES", ("data",)
+        )
+        return found
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether layers walk positions one after the other."""
+        return self.builder.module in _RECURRENT
 
     @property
     def reads_sequences(self) -> bool:

@@ -53,6 +53,6 @@ def test_pixels_of_regions_are_means_of_their_neighbours() -> None:
 
 
 def test_boxes_of_retinanet() -> None:
-    """Nine boxes on maps of 104, 52, 26, 13 and 7 pixels."""
+    """Nine boxes on maps of 100, 50, 25, 13 and 7 pixels."""
     config = PYRAMIDS["retinanet"].config
-    assert config.boxes == 9 * (104**2 + 52**2 + 26**2 + 13**2 + 7**2)
+    assert config.boxes == 9 * (100**2 + 50**2 + 25**2 + 13**2 + 7**2)

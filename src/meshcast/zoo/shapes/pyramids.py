@@ -9,7 +9,7 @@ from meshcast.zoo.shapes.resnet import SHAPES as RESNETS
 from meshcast.zoo.shapes.resnet import ResnetConfig
 from meshcast.zoo.shapes.shape import Shape
 
-_STEP = 128  # pixels of an image for one of the coarsest map
+_STEP = 32  # pixels that images are filled up to a multiple of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,8 @@ class PyramidConfig:
 
     Attributes:
         masks: Mask R-CNN: regions are proposed, classified and masked; if not, every pixel of every map has boxes (RetinaNet).
-        height: Pixels of an image, as it is filled up to. `image`: its width.
+        height: Pixels of an image, as it is filled up to. `image`: its width; most of COCO's are 640 x 480, made 800 high and
+            filled up to the widest of their batch.
         anchors: Boxes at each pixel of each map.
         regions: Of an image, those that are classified in training; a quarter of them has a mask.
         proposed: Of an image, the boxes of each map that compete for being a region.
@@ -30,8 +31,8 @@ class PyramidConfig:
     groups: int = 1
     group_width: int = 64
     channels: int = 256
-    image: int = 1344
-    height: int = 832
+    image: int = 1216
+    height: int = 800
     classes: int = 81
     anchors: int = 3
     regions: int = 512
@@ -41,8 +42,8 @@ class PyramidConfig:
         require(len(self.blocks) == 4, f"blocks={self.blocks} are not those of four stages", "e.g. blocks=3,4,6,3")
         for side in ("image", "height"):
             require(
-                getattr(self, side) % (_STEP // 2) == 0,
-                f"{side}={getattr(self, side)} is no multiple of {_STEP // 2}, of which maps are made",
+                getattr(self, side) % _STEP == 0,
+                f"{side}={getattr(self, side)} is no multiple of {_STEP}, of which maps are made",
                 "fill images up",
             )
         require(self.regions % 4 == 0, f"regions={self.regions} has no quarter that masks are made of", "regions=512")
@@ -86,7 +87,7 @@ SHAPES = {
     ),
     "retinanet": Shape(
         config=PyramidConfig(
-            blocks=_RESNEXT.blocks, masks=False, groups=_RESNEXT.groups, group_width=_RESNEXT.group_width, image=832, height=832,
+            blocks=_RESNEXT.blocks, masks=False, groups=_RESNEXT.groups, group_width=_RESNEXT.group_width, image=800, height=800,
             classes=264, anchors=9,
         ),
         summary="RetinaNet on ResNeXt-50, 264 classes of OpenImages (MLPerf 2.0 to 5.0)",

@@ -8,8 +8,8 @@ alike, as that decides most kernels, and of these the one of the most
 (`docs/stacks.md` names both). What a run's cells say for themselves, such as recomputation and the type of gradients, does not
 count: it stays as it is. A stack that differs in nothing is the same under another name, and is passed over, and so is one whose
 differences come to nothing in the run: rewrites count as the run has them (`megatron-deepspeed` is `megatron-2022` in fp16, where
-it has no `wide-sums`). Of equally near ones the one that lacks the fewest rewrites is taken. Devices that only a compiler makes programs for have stacks
-of JAX.
+it has no `wide-sums`). Of equally near ones the one that lacks the fewest rewrites is taken. Devices that only a compiler makes
+programs for have stacks of JAX.
 """
 
 from __future__ import annotations

@@ -64,3 +64,15 @@ def test_an_encoder_and_decoder_are_split_as_a_run_says() -> None:
     options = stated_options(run_target(run), Options())
     assert options.program.mesh == {"data": 4, "fsdp": 8, "tensor": 2}
     assert "accumulate" not in options.program.settings
+
+
+@pytest.mark.parametrize(
+    ("told", "version", "taken"),
+    [("", "jax 24.04", "flash"), ("plain", "jax 24.04", "plain"), ("", "2023", "plain"), ("cudnn", "2023", "flash")],
+)
+def test_paxml_fuses_attention_on_gpus_unless_it_is_told(told: str, version: str, taken: str) -> None:
+    run = replace(
+        BERT, model="llama2-7b", device="h100-sxm", counts={"seq": 4096, "gbs": 16}, degrees={"fsdp": 8}, mbs=2,
+        framework="paxml", framework_version=version, attention=told, precision="bf16",
+    )  # fmt: skip
+    assert run_target(run).plan["attention"] == taken

@@ -18,7 +18,8 @@ from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
-_DECODER, _EXPERTS, _GPT, _TABLES, _ENCODER = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo", "bert-large"
+_DECODER, _EXPERTS, _GPT, _TABLES = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo"
+_ENCODER, _SMALL_ENCODER = "bert-large", "bert-base"
 # Families of BERT's layers, as a part of a model's name between dashes; ALBERT's layers share their weights, ColBERT ranks and
 # BERT4Rec reads items, so that these are none.
 _ENCODERS = frozenset({"bert", "roberta", "camembert", "biobert", "scibert", "electra"})
@@ -136,8 +137,9 @@ def _general(run: StatedRun) -> str | None:
     """The general model of a run's kind; None where its cells describe no model that reads tokens."""
     if run.model.startswith("dlrm"):
         return _TABLES
-    if not _ENCODERS.isdisjoint(re.split(r"[-_ ]", run.model)):
-        return _ENCODER
+    parts = re.split(r"[-_ ]", run.model)
+    if not _ENCODERS.isdisjoint(parts):
+        return _SMALL_ENCODER if "base" in parts else _ENCODER
     if "experts" in run.counts:
         return _EXPERTS
     if not set(_SIZES) & run.counts.keys():

@@ -86,7 +86,8 @@ def pooled(maps: list[jax.Array], regions: jax.Array, side: int, config: Pyramid
         """Places (B, R, samples) along an axis of the region's own map."""
         first, last = regions[..., axis], regions[..., axis + 2]
         share = first[..., None] + (last - first)[..., None] * steps
-        return share * (sizes[level, axis] - 1)[..., None]
+        places: jax.Array = share * (sizes[level, axis] - 1)[..., None]
+        return places
 
     rows, columns = along(0), along(1)
     width = sizes[level, 1][..., None, None]

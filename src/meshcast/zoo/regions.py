@@ -86,8 +86,7 @@ def pooled(maps: list[jax.Array], regions: jax.Array, side: int, config: Pyramid
         """Places (B, R, samples) along an axis of the region's own map."""
         first, last = regions[..., axis], regions[..., axis + 2]
         share = first[..., None] + (last - first)[..., None] * steps
-        places: jax.Array = share * (sizes[level, axis] - 1)[..., None]
-        return places
+        return share * (sizes[level, axis] - 1)[..., None]
 
     rows, columns = along(0), along(1)
     width = sizes[level, 1][..., None, None]
@@ -116,7 +115,8 @@ def regions_found(
     """Classes and boxes of regions, and masks of a quarter of them."""
 
     def linear(x: jax.Array, name: str) -> jax.Array:
-        return x @ params[name]["kernel"] + params[name]["offset"]
+        made: jax.Array = x @ params[name]["kernel"] + params[name]["offset"]
+        return made
 
     batch, fewer = regions.shape[0], config.regions // 4
     x = pooled(maps, regions, _SIDE, config).reshape(batch, config.regions, -1)

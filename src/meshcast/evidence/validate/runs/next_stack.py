@@ -22,7 +22,7 @@ from meshcast.options import Stack, load_stack, stack_names
 CHOICES = ("fusion", "attention_library", "layers", "ragged", "scheduler", "channels", "attention")
 
 
-Overlap = Callable[[Stack], str]
+RewritesOf = Callable[[Stack], str]
 """The rewrites of a stack in a run, as `--overlap` takes them."""
 
 
@@ -30,7 +30,7 @@ def _own(stack: Stack) -> str:
     return stack.overlap
 
 
-def next_stack(name: str, device: Device, overlap: Overlap = _own) -> str:
+def next_stack(name: str, device: Device, overlap: RewritesOf = _own) -> str:
     """The name of the stack most like this one that runs on a device.
 
     Args:
@@ -49,13 +49,13 @@ def next_stack(name: str, device: Device, overlap: Overlap = _own) -> str:
     return min(able, key=order).name
 
 
-def likeness(own: Stack, other: Stack, overlap: Overlap = _own) -> int:
+def likeness(own: Stack, other: Stack, overlap: RewritesOf = _own) -> int:
     """How many choices two stacks have in common, less the rewrites of the first that the second lacks."""
     equal = sum(bool(getattr(own, choice) == getattr(other, choice)) for choice in CHOICES)
     return equal - len(_rewrites(overlap(own)) - _rewrites(overlap(other)))
 
 
-def is_same(one: Stack, other: Stack, overlap: Overlap = _own) -> bool:
+def is_same(one: Stack, other: Stack, overlap: RewritesOf = _own) -> bool:
     """Whether two stacks differ in nothing that counts."""
     return likeness(one, other, overlap) == likeness(other, one, overlap) == len(CHOICES)
 

@@ -1,4 +1,4 @@
-"""SSD300: default boxes, and which of them count."""
+"""Detectors: default boxes, which of them count, and what is cut out of maps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.base.errors import UsageError
+from meshcast.zoo.regions import pooled
+from meshcast.zoo.shapes.pyramids import SHAPES as PYRAMIDS
 from meshcast.zoo.shapes.ssd import SHAPES
 from meshcast.zoo.ssd import box_count, detection_loss
 
@@ -37,3 +39,20 @@ def test_three_boxes_without_an_object_count_for_one_with() -> None:
     worst = jnp.log1p(jnp.exp(jnp.asarray([3.0, 4.0, 5.0]))).sum()
     assert found["classes"].shape[-1] == classes
     assert float(detection_loss(found, batch)) == pytest.approx(float(2.5 + jnp.log(2.0) + worst), rel=1e-6)
+
+
+def test_pixels_of_regions_are_means_of_their_neighbours() -> None:
+    """On a map whose value is the column, a region over all columns has in each of its pixels the middle of two samples."""
+    config = PYRAMIDS["mask-rcnn-tiny"].config
+    maps = [jnp.broadcast_to(jnp.arange(float(w))[None, None, :, None], (1, h, w, 1)) for h, w in config.maps]
+    regions = jnp.asarray([[[0.0, 0.0, 1.0, 1.0]]])
+    cut = pooled(maps, regions, 7, config)[0, 0, :, 0]
+    # 128 pixels across is a region for the second map, of 16 columns: places share x 15.
+    assert config.maps[1] == (16, 16)
+    assert [float(each) for each in cut] == pytest.approx([15 * (i + 0.5) / 7 for i in range(7)], rel=1e-5)
+
+
+def test_boxes_of_retinanet() -> None:
+    """Nine boxes on maps of 100, 50, 25, 13 and 7 pixels."""
+    config = PYRAMIDS["retinanet"].config
+    assert config.boxes == 9 * (100**2 + 50**2 + 25**2 + 13**2 + 7**2)

@@ -67,6 +67,10 @@ PUBLISHED = {
     "t5-large": 737_668_096,
     "t5-3b": 2_851_598_336,
     "t5-11b": 11_307_321_344,
+    "t5-v1.1-small": 76_961_152,
+    "t5-v1.1-xl": 2_849_757_184,
+    "t5-v1.1-xxl": 11_135_332_352,
+    "mt5-small": 300_176_768,
     "mamba-130m": 129_135_360,
     "mamba-370m": 371_516_416,
     "mamba-790m": 793_204_224,
@@ -145,6 +149,11 @@ SMALL: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("efficientnet-tiny-forward", {"data": 8}, {"batch": 8}),
     ("ssd-tiny", {"data": 8}, {"batch": 8}),
     ("ssd-tiny-forward", {"data": 8}, {"batch": 8}),
+    ("mask-rcnn-tiny", {"data": 8}, {"batch": 8}),
+    ("unet3d-tiny", {"data": 8}, {"batch": 16, "accumulate": 2}),
+    ("transformer-tiny", {"data": 2, "fsdp": 2, "tensor": 2}, {"seq": 16, "batch": 8}),
+    ("gnmt-tiny", {"data": 2, "fsdp": 4}, {"seq": 4, "batch": 8}),
+    ("rnnt-tiny", {"data": 8}, {"seq": 8, "target": 3, "batch": 8}),
     ("vit-tiny", {"data": 8}, {"batch": 8}),
     ("dlrm-tiny", {"data": 8}, {"batch": 32, "placement": "row", "accumulate": 2}),
     ("mlp-tiny", {"data": 2, "tensor": 4}, {"batch": 16, "scheme": "scatter"}),
@@ -161,6 +170,10 @@ LEARNING: list[tuple[str, dict[str, Any]]] = [
     ("lstm-tiny", {"seq": 8, "batch": 4}),
     ("resnet-tiny", {"batch": 8, "blocks": (1,)}),
     ("efficientnet-tiny", {"batch": 8}),
+    ("transformer-tiny", {"seq": 8, "batch": 4}),
+    ("gnmt-tiny", {"seq": 8, "batch": 4}),
+    ("rnnt-tiny", {"seq": 8, "target": 3, "batch": 4}),
+    ("unet3d-tiny", {"batch": 2}),
     ("dlrm-tiny", {"batch": 16}),
     ("mlp-tiny", {"batch": 16}),
 ]
@@ -194,6 +207,14 @@ def test_parameters_are_the_published_ones() -> None:
     # DiT's checkpoint counts its fixed positions, 256 patches of 1152 numbers, which are not learned here or there.
     assert found["dit-xl2"].parameters() + 256 * 1152 == 675_129_632
     assert round(found["lstm-large"].parameters() / 1e6) == 66
+    # MLPerf's papers and references: millions, to the digits given. torchvision's Mask R-CNN has ten classes more: each is 1,024
+    # numbers and a bias for the class and for each of its box's four, and 256 and one for its mask; norms of its trunk are fixed.
+    assert round(found["transformer-big"].parameters() / 1e6) == 211
+    assert round(found["gnmt"].parameters() / 1e6) == 161
+    assert round(found["rnnt"].parameters() / 1e6) == 49
+    assert round(found["unet3d"].parameters() / 1e6) == 31
+    assert round(found["retinanet"].parameters() / 1e6) == 37
+    assert found["mask-rcnn"].parameters() == pytest.approx(44_401_393 - 10 * (5 * 1025 + 257) + 53_120, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "gemma2-2b", "deepseek-v3", "gpt2-small", "t5-base", "mamba-130m"])

@@ -129,6 +129,7 @@ from meshcast.jobs.stated.run import COUNTS as COUNTS
 from meshcast.jobs.stated.run import DEGREES as DEGREES
 from meshcast.jobs.stated.run import FLAGS as FLAGS
 from meshcast.jobs.stated.run import StatedRun as StatedRun
+from meshcast.jobs.stated.software import overlap_of as overlap_of
 from meshcast.jobs.stated.source import StatedSource as StatedSource
 from meshcast.jobs.stated.target import RunTarget as RunTarget
 from meshcast.jobs.stated.target import run_target as run_target

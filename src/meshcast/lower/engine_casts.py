@@ -2,14 +2,18 @@
 
 Our programs round values where they are made: XLA fuses the cast, and the search for the largest value, into the kernel before
 it. Transformer Engine has kernels for it, whose threads load 16 bytes each, so that the memory's rate bounds them and not the
-rate of blocks (transformer_engine/common/cast, `cast_transpose`, `quantize_mxfp8`, `hadamard_transform`):
+rate of blocks (transformer_engine/common at 22 August 2026: `amax_kernel` of recipe/current_scaling.cu,
+`cast_transpose_general_kernel` and `cast_transpose_optimized_kernel` of transpose/cast_transpose.cu, `quantize_mxfp8_kernel` of
+cast/mxfp8, and hadamard_transform):
 
 - one scale a tensor: a pass for the largest value, and one that reads n numbers of w bytes and writes them in both orders, where
   products want both: `w n` and `(w + 2 b) n` bytes of b bytes a number (current scaling);
 - a scale for 32 numbers (MXFP8): no largest value of all, the second pass alone;
 - NVFP4: the second order is of values turned by a random Hadamard matrix, so that they are read once more.
 
-What is fused here is taken apart: the kernel before writes its values in 16 bits.
+What is fused here is taken apart: the kernel before writes its values in 16 bits. A norm finds the largest of what it writes
+itself (`FUSED_NORM_AMAX_FP8` of pytorch/csrc/extensions/normalization.cpp), and so it stays here. Its activations would too
+(`FUSED_ACTIVATION_AMAX_FP8`, and MXFP8 whole), but Megatron Core's are its own (`bias_swiglu_impl`), which write 16 bits.
 """
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+from meshcast.zoo.adapters import joined as joined
+from meshcast.zoo.adapters import parted as parted
 from meshcast.zoo.attention_note import ATTENTION_NOTE as ATTENTION_NOTE
 from meshcast.zoo.attention_note import BLOCK as BLOCK
 from meshcast.zoo.attention_note import CAUSAL as CAUSAL

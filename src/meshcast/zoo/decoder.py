@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from meshcast.zoo import grouped_query, kv_cache, latent_attention
+from meshcast.zoo import adapters, grouped_query, kv_cache, latent_attention
 from meshcast.zoo.attending import AttentionWord, positions
 from meshcast.zoo.experts import dense, gated_weights, routed, routed_weights
 from meshcast.zoo.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, soft_cap, stacked
@@ -245,8 +245,15 @@ def train_step(
         return value + config.balance * jnp.mean(jnp.concatenate(balance)) if balance else value
 
     params = _params(config, layout, param_dtype)
+    if config.lora:
+        # What is not trained is kept in the type that it is multiplied in.
+        trained, _ = adapters.parted(params)
+        params = adapters.joined(trained, adapters.parted(_params(config, layout, compute_dtype))[1])
     data = token_batch(layout, batch, seq, accumulate=accumulate)
-    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype)
+    return adamw_program(
+        layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype,
+        adapters_only=config.lora > 0,
+    )  # fmt: skip
 
 
 def sections(
@@ -288,6 +295,7 @@ def sections(
         loss=loss,
         width=config.dim,
         length=seq,
+        adapters_only=config.lora > 0,
     )
 
 

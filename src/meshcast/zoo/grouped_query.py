@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from meshcast.base import UnsupportedError
-from meshcast.zoo import kv_cache
+from meshcast.zoo import adapters, kv_cache
 from meshcast.zoo.attending import attend
 from meshcast.zoo.layers import BATCH, attention, causal_attention, rms_norm, rotary
 from meshcast.zoo.products import product, products
@@ -46,7 +46,7 @@ def attention_weights(config: DecoderConfig) -> dict[str, ShardedWeight]:
         found["attention_out_bias"] = ShardedWeight((config.dim,))
     if config.sinks:
         found["sinks"] = ShardedWeight((config.heads,), ("tensor",))
-    return found
+    return found | adapters.adapter_weights(config)
 
 
 def cache_shapes(config: DecoderConfig, layout: MeshLayout, batch: int, length: int) -> dict[str, kv_cache.Entry]:
@@ -81,6 +81,7 @@ def project(
         over=(BATCH, "context", None),
         held=layout.sequence_parallel,
     )
+    made = adapters.with_heads(made, x, w, config)
 
     def split(name: str) -> jax.Array:
         h = made["qkv".index(name)]
@@ -160,6 +161,7 @@ def self_attention(
     else:
         y = attend(q, k, v, layout=layout, window=window, cap=config.attention_cap)
     y = layout.constrain(y.reshape(*q.shape[:2], -1), BATCH, "context", "tensor")
-    return product(
+    made = product(
         "bse,ed->bsd", y, w["wo"], layout, over=(BATCH, "context", "tensor"), held=layout.attends_at_once, number=4
-    ), cache
+    )
+    return adapters.with_result(made, y, w, config), cache

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
 from meshcast.base import InfeasibleError, UsageError
+from meshcast.zoo.adapters import joined, parted
 from meshcast.zoo.builder import ModelProgram as ModelProgram
 from meshcast.zoo.layers import BATCH
 from meshcast.zoo.optimizers import adamw, adamw_state
@@ -38,6 +39,7 @@ def adamw_program(
     accumulate: int = 1,
     zero: int = 0,
     gradient_dtype: DTypeLike = "float32",
+    adapters_only: bool = False,
 ) -> ModelProgram:
     """The training step of a loss under AdamW, donating parameters and optimizer state.
 
@@ -46,12 +48,13 @@ def adamw_program(
     too; what the partitioner reduces inside of the backward pass is in the compute dtype, as its products are.
     `zero` (Rajbhandari 2020) shares the optimizer's state out over "data": 1 reduces gradients into shares once a step, 2 for
     every microbatch; the parameters after the update are gathered. Where the parameters are in half
-    precision, the state then holds their fp32 copy too.
+    precision, the state then holds their fp32 copy too. With `adapters_only` the other parameters stay as they are.
     """
     if zero not in (0, 1, 2):
         raise UsageError(f"zero={zero} is not a stage of ZeRO here", where="--set", fix="0, 1 or 2; 3 is the axis fsdp")
-    shares = jax.tree.map(layout.spread, params) if zero else params
-    dimensions = jax.tree.map(lambda p: layout.spread_dimension(p) if zero else WHOLE, params)
+    trained = parted(params)[0] if adapters_only else params
+    shares = jax.tree.map(layout.spread, trained) if zero else trained
+    dimensions = jax.tree.map(lambda p: layout.spread_dimension(p) if zero else WHOLE, trained)
 
     def shared(values: Any) -> Any:
         """Values like the parameters, as the optimizer's state is stored."""
@@ -59,26 +62,33 @@ def adamw_program(
             return values
         return jax.tree.map(lambda v, s: jax.lax.with_sharding_constraint(v, s.sharding), values, shares)
 
-    def gradients(params: Any, batch: Any) -> tuple[jax.Array, Any]:
+    def gradients(loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any) -> tuple[jax.Array, Any]:
         if layout.size("data") == 1 or (accumulate == 1 and not zero):
             return _mean(loss, params, batch, accumulate, gradient_dtype)
         return _mean_apart(layout, loss, params, batch, accumulate, gradient_dtype, dimensions, each=zero == 2)
 
-    half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(params))
+    half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(trained))
     opt_state = adamw_state(shares)
     if zero and half:
         opt_state["master"] = jax.tree.map(
             lambda share: jax.ShapeDtypeStruct(share.shape, jnp.float32, sharding=share.sharding), shares
         )
 
-    def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
-        value, grads = gradients(params, batch)
+    def update(loss: Callable[[Any, Any], jax.Array], params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, Any]:
+        value, grads = gradients(loss, params, batch)
         master = opt_state.get("master")
         moments = {name: held for name, held in opt_state.items() if name != "master"}
         stepped, moments = adamw(shared(params) if master is None else master, grads, moments)
         if master is None:
             return stepped, moments, value
         return jax.tree.map(lambda p, s: s.astype(p.dtype), params, stepped), moments | {"master": stepped}, value
+
+    def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
+        if not adapters_only:
+            return update(loss, params, opt_state, batch)
+        trained, frozen = parted(params)
+        stepped, state, value = update(lambda t, data: loss(joined(t, frozen), data), trained, opt_state, batch)
+        return joined(stepped, frozen), state, value
 
     results = (params, opt_state, layout.struct((), jnp.float32))
     return train_step, (params, opt_state, batch), jit_options(layout, donate=(0, 1), results=results)

@@ -51,9 +51,18 @@ def weights(config: ResnetConfig) -> dict[str, Any]:
 
 
 def trunk(
-    params: dict[str, Any], images: jax.Array, unit: Units, *, bottleneck: bool, unstrided: int | None = None
+    params: dict[str, Any],
+    images: jax.Array,
+    unit: Units,
+    *,
+    bottleneck: bool,
+    unstrided: int | None = None,
+    frozen: int = 0,
 ) -> list[jax.Array]:
-    """What every stage of blocks gives; the stage `unstrided` leaves the image as large as it is."""
+    """What every stage of blocks gives.
+
+    The stage `unstrided` leaves the image as large as it is; the first `frozen` stages do not learn.
+    """
     x = jax.nn.relu(unit(images, params["stem"], 2))
     window, strides = (1, 3, 3, 1), (1, 2, 2, 1)
     x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, strides, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -68,6 +77,7 @@ def trunk(
                 h = jax.nn.relu(h) if position < len(block["units"]) - 1 else h
             h = excited(h, block["squeeze"]) if "squeeze" in block else h
             x = jax.nn.relu(h + (unit(x, block["shortcut"], stride) if "shortcut" in block else x))
+        x = jax.lax.stop_gradient(x) if stage < frozen else x
         found.append(x)
     return found
 

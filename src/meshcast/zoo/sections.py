@@ -25,6 +25,7 @@ class Sections:
         loss: `(exit, x, batch) -> loss`.
         width: The width of the activations (B, S, width).
         length: Positions of a sequence.
+        adapters_only: Only adapters (`zoo/adapters.py`) are trained.
     """
 
     layout: MeshLayout
@@ -36,3 +37,4 @@ class Sections:
     loss: Callable[[Any, jax.Array, Any], jax.Array]
     width: int
     length: int
+    adapters_only: bool = False

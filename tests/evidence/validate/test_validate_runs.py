@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from meshcast.evidence.validate.runs.planned import row_target
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.hardware import load_device
 from meshcast.jobs.stated.run import StatedRun
+from meshcast.jobs.stated.software import overlap_of
 from meshcast.options import load_stack
 from meshcast.options.options import Options
 
@@ -127,10 +130,15 @@ def test_the_next_stack_is_another_one_that_fuses_alike() -> None:
     assert next_stack("maxtext", gpu) == next_stack("maxtext", tpu) == "xla"
     assert is_same(load_stack("nemo"), load_stack("megatron"))  # one stack under two names
     assert next_stack("nemo", gpu) not in ("nemo", "megatron")
+    # In fp16 DeepSpeed's optimizer adds gradients up as Megatron-LM's does, and nothing else tells the two stacks apart.
+    assert next_stack("megatron-2022", gpu) == "megatron-deepspeed"
+    half = partial(overlap_of, replace(run_row().run, precision="fp16"))
+    assert next_stack("megatron-2022", gpu, half) == "mxnet"
     own, other = row_target(run_row()), row_target(run_row(), switched=True)
     assert own.stack is not None
     assert other.stack is not None
-    assert other.stack.name == next_stack(own.stack.name, gpu) != own.stack.name
+    asked = partial(overlap_of, run_row().run)
+    assert other.stack.name == next_stack(own.stack.name, gpu, asked) != own.stack.name
     # Full recomputation stays, and each stack has its own way of it.
     assert (own.plan["remat"], other.plan["remat"]) == (own.stack.full, other.stack.full)
 

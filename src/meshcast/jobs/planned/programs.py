@@ -30,7 +30,7 @@ from jax.sharding import PartitionSpec as P
 from meshcast.jobs.planned.splitting import split
 from meshcast.partition import partition
 from meshcast.programs import Program, capture, entry_function, ir, sdy
-from meshcast.zoo import BATCH, MeshLayout, Sections, adamw, adamw_state, jit_options
+from meshcast.zoo import BATCH, MeshLayout, Sections, adamw, adamw_state, jit_options, joined, parted
 
 # Parts are made side by side, but traced one after the other: what they have in common is then traced once.
 _TRACING = threading.Lock()
@@ -100,10 +100,16 @@ def pass_programs(sections: Sections, kind: PartKind, made: Made, *, apart: bool
 
     def forward(params: Any, x: Any, batch: Any) -> tuple[jax.Array, Any]:
         embedded = None
-        if kind.first:
+        if kind.first and sections.adapters_only:
+            x = sections.embed(params["entry"], batch)
+        elif kind.first:
             x, embedded = jax.vjp(lambda entry: sections.embed(entry, batch), params["entry"])
         inner = {name: weights for name, weights in params.items() if name != "entry"}
-        (y, _), transposed = jax.vjp(partial(run, batch=batch), inner, x)
+        if sections.adapters_only:
+            inner, frozen = parted(inner)
+            (y, _), transposed = jax.vjp(lambda trained, x: run(joined(trained, frozen), x, batch), inner, x)
+        else:
+            (y, _), transposed = jax.vjp(partial(run, batch=batch), inner, x)
         found.append(_Kept.of((embedded, transposed), params))
         return y, found[-1].saved
 
@@ -120,7 +126,7 @@ def pass_programs(sections: Sections, kind: PartKind, made: Made, *, apart: bool
         one = jnp.float32(1)
         new, dx = transposed((one if kind.last else dy, one))
         dx = layout.constrain(dx, *layout.residual)
-        return dx, new | ({"entry": embedded(dx)[0]} if kind.first else {})
+        return dx, new | ({"entry": embedded(dx)[0] if embedded else {}} if kind.first else {})
 
     def summed(gradients: Any, new: Any) -> Any:
         return jax.tree.map(lambda total, g: total + g.astype(total.dtype), gradients, new)
@@ -175,17 +181,19 @@ def _halves(both: Callable[..., Any], args: tuple[Any, ...], *, is_first: bool) 
 
 
 def _params(sections: Sections, kind: PartKind) -> tuple[Any, Any]:
-    """A part's weights, and gradients for them."""
+    """A part's weights, and gradients for those that are trained."""
     weights = {"layers": sections.layers}
     weights |= {"entry": sections.entry} if kind.first else {}
     weights |= {"exit": sections.exit} if kind.last else {}
-    return sections.layout.params(weights, kind.dtype), sections.layout.params(weights, kind.gradients)
+    trained = parted(weights)[0] if sections.adapters_only else weights
+    return sections.layout.params(weights, kind.dtype), sections.layout.params(trained, kind.gradients)
 
 
 def update_program(sections: Sections, kind: PartKind, made: Made) -> Any:
     """AdamW on fp32 weights; those in half precision are copies of them. Shared out, each replica has a share of all."""
     layout = sections.layout
     params, gradients = _params(sections, kind)
+    params = parted(params)[0] if sections.adapters_only else params
     if kind.spread is not None:
         layout = kind.spread
         params, gradients = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from meshcast.jobs.stated.parallelism import WHOLE_TYPES
@@ -32,8 +33,8 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     if target.model.planned:
         changes["plan"] = target.plan_text
     else:
-        settings |= _computed_in(target) | _microbatches(target)
-        changes["mesh"] = {"data": target.devices} if target.devices > 1 else None
+        settings |= _computed_in(target) | _microbatches(target) | _recomputed(target)
+        changes["mesh"] = _mesh(target)
     if "plan" in own or "mesh" in own:
         changes = {name: value for name, value in changes.items() if name not in ("plan", "mesh")}
     told = {**_texts(settings), **options.program.settings}
@@ -41,10 +42,27 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     return chosen.having(**given, settings=told)
 
 
+def _mesh(target: RunTarget) -> dict[str, int] | None:
+    """A mesh of the degrees that the model's layers are split by; all devices share the batch where they are not."""
+    assert target.model is not None
+    if target.devices == 1:
+        return None
+    axes = target.model.axes
+    split = {"fsdp": int(target.plan.get("fsdp", 1)), "tensor": int(target.plan.get("tp", 1))}
+    split = {axis: size for axis, size in split.items() if axis in axes and size > 1}
+    data = target.devices // math.prod(split.values())
+    return {"data": data, **split} if data > 1 or not split else split
+
+
+def _recomputed(target: RunTarget) -> dict[str, str]:
+    """What a model without a plan computes again, where it can and the run says so."""
+    return {"remat": str(target.plan["remat"])} if "remat" in target.plan else {}
+
+
 def _microbatches(target: RunTarget) -> dict[str, int]:
     """Microbatches of a step, of models that add up gradients over several; nothing where a rank has but one."""
     assert target.model is not None
-    together = target.devices * int(target.plan.get("mbs", 0))
+    together = target.devices // int(target.plan.get("tp", 1)) * int(target.plan.get("mbs", 0))
     batch = target.filled_batch
     if not together or batch <= together or "accumulate" not in target.model.builder.overrides():
         return {}

@@ -73,6 +73,8 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     precision = _precision(run, system.cluster.device, found)
     if not model.planned:
         words, batch = _microbatch(run, plan, ranks, shards, found)
+        plan |= {"tp": shards["tp"]} if "tensor" in model.axes else {}
+        plan |= {"remat": "full"} if run.recompute == "full" and "remat" in model.builder.overrides() else {}
         return plan | words | {"precision": _of_whole_types(precision, model, found)}, batch
     plan |= _sharing(run, plan)
     plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(run, stack))}

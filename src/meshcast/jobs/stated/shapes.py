@@ -7,6 +7,7 @@ the run must give every size.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
-_DECODER, _EXPERTS, _GPT, _TABLES, _ENCODER = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo", "bert-large"
+_DECODER, _EXPERTS, _GPT, _TABLES = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo"
+_ENCODER, _SMALL_ENCODER = "bert-large", "bert-base"
 # Families of BERT's layers, as a part of a model's name between dashes; ALBERT's layers share their weights, ColBERT ranks and
 # BERT4Rec reads items, so that these are none.
 _ENCODERS = frozenset({"bert", "roberta", "camembert", "biobert", "scibert", "electra"})
@@ -27,11 +29,13 @@ _FIELDS = {
 }  # fmt: skip
 _SIZES = ("layers", "hidden", "heads", "vocab")
 _LANGUAGE = ("decoder", "gpt")
+_RECURRENT = ("lstm", "gnmt", "rnnt")
 _TILE_ROWS = 512  # of MaxText's products for experts
 _MANY_EXPERTS = 16  # from so many on, one-hot products would cost more than what they move
 _VOCABULARY_STEP = 128
 _ROW_BYTES = 4  # of a table's number
 _ALIGNED = 8  # columns: `padding_size` of dlrm/nn/interactions.py in NVIDIA/DeepLearningExamples, in any precision
+_ADAPTER_RANK = 16
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
@@ -58,6 +62,19 @@ class RunModel:
         return self.builder.module in _LANGUAGE
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of a mesh that its programs are split over."""
+        found: tuple[str, ...] = getattr(
+            importlib.import_module(f"meshcast.zoo.{self.builder.module}"), "AXES", ("data",)
+        )
+        return found
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether layers walk positions one after the other."""
+        return self.builder.module in _RECURRENT
+
+    @property
     def reads_sequences(self) -> bool:
         """Whether a sequence length belongs to its shape."""
         return "seq" in self.builder.overrides()
@@ -67,7 +84,7 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     """The model that a run describes; what it lacks, and what is taken for granted, goes to `found`."""
     zoo = models()
     # ResNets of 1.5 have the stride in the second convolution of a block, as the zoo's do.
-    called = program_called(run.model.removesuffix("-v1.5").removesuffix("v1.5"))
+    called = program_called(run.model.removesuffix("-v1.5").removesuffix("v1.5").removesuffix("-lora"))
     known = called is not None and called.name in zoo
     name = called.name if called is not None and known else _general(run)
     if name is None:
@@ -120,8 +137,9 @@ def _general(run: StatedRun) -> str | None:
     """The general model of a run's kind; None where its cells describe no model that reads tokens."""
     if run.model.startswith("dlrm"):
         return _TABLES
-    if not _ENCODERS.isdisjoint(re.split(r"[-_ ]", run.model)):
-        return _ENCODER
+    parts = re.split(r"[-_ ]", run.model)
+    if not _ENCODERS.isdisjoint(parts):
+        return _SMALL_ENCODER if "base" in parts else _ENCODER
     if "experts" in run.counts:
         return _EXPERTS
     if not set(_SIZES) & run.counts.keys():
@@ -150,12 +168,23 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
     if {"attention_sink", "attention_sinks"} & run.extra.words:
         found.assumes("without attention sinks: a score more for each head costs nothing")
     settings |= _repeated_keys(run, {**sizes, **settings}, found)
+    if rank := _adapters(run, found):
+        settings["lora"] = rank
     if "experts" in run.counts:
         settings |= _expert_settings(run, found)
     if (extra := run.extra.whole("mtp")) and "layers" in run.counts:
         settings["layers"] = run.counts["layers"] + extra
         found.assumes(f"multi-token prediction as {extra} more layer: its second pass of the output head is left out")
     return settings
+
+
+def _adapters(run: StatedRun, found: Findings) -> int:
+    """The rank of adapters that are trained in the model's place (`lora=16`, `peft=lora`, a name that ends so); else 0."""
+    told = run.extra.whole("lora") or run.extra.whole("lora_rank") or 0
+    if told or not ("lora" in {*run.extra.words, *run.extra.values.values()} or run.model.endswith("-lora")):
+        return told
+    found.assumes(f"adapters of rank {_ADAPTER_RANK} beside attention's projections, as MLPerf's Llama 2 70B has them")
+    return _ADAPTER_RANK
 
 
 def _repeated_keys(run: StatedRun, sizes: Mapping[str, Any], found: Findings) -> dict[str, int]:

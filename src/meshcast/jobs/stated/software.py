@@ -26,6 +26,8 @@ _PYTORCH = ("torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "ac
 _OLD_MEGATRON = 2022  # the last year of kernels written by hand, and of attention by products
 ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "plain"}
 _SPLIT = ("tp", "pp", "cp")
+_FUSED_ON_GPUS = ("paxml", "praxis")
+_FUSED_SINCE = 2024
 
 
 def stack_of(run: StatedRun, device: Device, found: Findings) -> Stack | None:
@@ -40,11 +42,24 @@ def stack_of(run: StatedRun, device: Device, found: Findings) -> Stack | None:
         stack = load_stack("xla")
     if run.attention in ATTENTION:
         stack = replace(stack, attention=ATTENTION[run.attention])  # type: ignore[arg-type]
+    elif _fuses_attention(run, device):
+        found.assumes(f"attention by cuDNN, which {run.framework} has had on GPUs since {_FUSED_SINCE}")
+        stack = replace(stack, attention="flash")
     if run.attention == "cudnn":
         stack = replace(stack, attention_library="cudnn")
     if run.extra.graphs and device.kind == "gpu":
         stack = replace(stack, host=replace(stack.host, graphs=True))
     return stack
+
+
+def _fuses_attention(run: StatedRun, device: Device) -> bool:
+    """Whether software of JAX whose stack has plain attention runs cuDNN's by default.
+
+    Paxml's GPU containers: XLA finds attention and hands it to cuDNN since February 2024, Transformer Engine did before
+    (`rosetta/rosetta/projects/pax/README.md` of NVIDIA/JAX-Toolbox in May 2024).
+    """
+    year = run.software_year
+    return run.framework in _FUSED_ON_GPUS and device.kind == "gpu" and (year is None or year >= _FUSED_SINCE)
 
 
 def frameworks() -> tuple[str, ...]:

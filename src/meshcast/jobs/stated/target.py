@@ -112,6 +112,11 @@ def run_target(run: StatedRun) -> RunTarget:
     if model and model.planned and weights == "bf16":
         model = replace(model, settings={**model.settings, "param_dtype": "bfloat16"})
     stack = stack_of(run, system.cluster.device, found) if system else None
+    if model and stack and model.recurrent and not stack.host.graphs:
+        found.assumes(
+            "a recurrent layer is one call of the host, as cuDNN's are: its turns are launched as a graph's are"
+        )
+        stack = replace(stack, host=replace(stack.host, graphs=True))
     devices = run.devices
     batch = run.counts.get(BATCH, 0)
     plan, filled = plan_of(run, model, stack, system, found) if model and stack and system else ({}, batch)

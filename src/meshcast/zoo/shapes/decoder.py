@@ -65,6 +65,7 @@ class DecoderConfig:
         latent_rank: Width of the compressed keys and values (MLA, DeepSeek-V2); zero for plain attention.
         query_rank: Width of the compressed query; zero for a plain projection.
         rope_dim: Width of a latent head's rotated part. `value_dim`: width of its values.
+        lora: Rank of adapters beside attention's projections, which are trained in place of all weights; zero for none.
         scan: Layers are one loop over stacked weights; if not, each has arrays of its own, as serving engines keep them.
     """
 
@@ -115,6 +116,7 @@ class DecoderConfig:
     query_rank: int = 0
     rope_dim: int = 0
     value_dim: int = 0
+    lora: int = 0
     scan: bool = True
 
     def __post_init__(self) -> None:
@@ -152,6 +154,7 @@ class DecoderConfig:
                 "window=0 qkv_bias=false qk_norm=false",
             )
             require(not (self.alibi or self.sinks or self.rotated), "latent attention has rotary positions of its own")
+            require(not self.lora, f"lora={self.lora}: adapters stand beside plain projections alone", "lora=0")
         require(not self.global_every or bool(self.window), "global_every needs a window", "window=N")
         require(
             0 <= self.pattern_start < max(1, self.global_every),

@@ -37,6 +37,18 @@ def _t5(layers: int, dim: int, heads: int, ffn: int, head_dim: int = 64) -> T5Co
     return T5Config(layers=layers, dim=dim, heads=heads, ffn=ffn, head_dim=head_dim)
 
 
+def _later(layers: int, dim: int, heads: int, ffn: int, vocab: int = 32128) -> T5Config:
+    """Version 1.1 and mT5: gated GELU, an output projection of its own (t5x/examples/t5/t5_1_1 of google-research/t5x)."""
+    return T5Config(layers=layers, dim=dim, heads=heads, ffn=ffn, vocab=vocab, gated=True, tied=False)
+
+
+_MANY_LANGUAGES = 250112  # words of mT5 (Xue 2021)
+# Layers of a side, width, heads, feed-forward width; heads are 64 wide.
+_LATER = {
+    "small": (8, 512, 6, 1024), "base": (12, 768, 12, 2048), "large": (24, 1024, 16, 2816), "xl": (24, 2048, 32, 5120),
+    "xxl": (24, 4096, 64, 10240),
+}  # fmt: skip
+
 SHAPES = {
     "t5-tiny": Shape(
         config=T5Config(layers=2, dim=64, heads=4, ffn=128, head_dim=16, vocab=512), summary="T5 with two small layers"
@@ -46,4 +58,9 @@ SHAPES = {
     "t5-large": Shape(config=_t5(24, 1024, 16, 4096), summary="T5 large"),
     "t5-3b": Shape(config=_t5(24, 1024, 32, 16384, 128), summary="T5 3B"),
     "t5-11b": Shape(config=_t5(24, 1024, 128, 65536, 128), summary="T5 11B"),
+    **{f"t5-v1.1-{size}": Shape(config=_later(*sizes), summary=f"T5 1.1 {size}") for size, sizes in _LATER.items()},
+    **{
+        f"mt5-{size}": Shape(config=_later(*sizes, vocab=_MANY_LANGUAGES), summary=f"mT5 {size}")
+        for size, sizes in _LATER.items()
+    },
 }

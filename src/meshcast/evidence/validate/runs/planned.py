@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from meshcast.base import UsageError
 from meshcast.evidence.validate.runs.next_stack import next_stack
 from meshcast.evidence.validate.runs.rows import RunRow
-from meshcast.jobs import RunTarget, fitting, predict, run_target, stated_options, unknown_target
+from meshcast.jobs import RunTarget, fitting, overlap_of, predict, run_target, stated_options, unknown_target
 from meshcast.options import Options
 from meshcast.results import Prediction
 
@@ -28,7 +29,8 @@ def row_target(row: RunRow, *, switched: bool = False) -> RunTarget:
     except UsageError as error:  # settings that the model refuses: sizes that do not fit each other
         return unknown_target(row.run.devices, (f"sizes that fit each other: {error.message}",))
     if switched and target.stack is not None and target.on is not None:
-        target = run_target(replace(row.run, stack=next_stack(target.stack.name, target.on.device)))
+        other = next_stack(target.stack.name, target.on.device, partial(overlap_of, row.run))
+        target = run_target(replace(row.run, stack=other))
     return replace(target, assumptions=tuple(dict.fromkeys([*filter(None, [row.assumed]), *target.assumptions])))
 
 

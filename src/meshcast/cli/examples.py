@@ -51,7 +51,7 @@ EXAMPLES = {
         "meshcast tables show criteo-1tb --on h200",
     ),
     "systolic": ("meshcast systolic --rows 128 --cols 128 --dataflow ws --gemm 512,512,512",),
-    "calibrate": ("meshcast calibrate --profile", "meshcast calibrate --torch-host"),
+    "calibrate": ("meshcast calibrate --profile",),
     "devices": ("meshcast devices", "meshcast devices h200"),
     "models": ("meshcast models", "meshcast models llama3-8b"),
     "stacks": ("meshcast stacks", "meshcast stacks megatron"),

@@ -46,7 +46,7 @@ def pace_of(
     """
     for _ in range(20):
         chain()
-    found = []
+    found: list[float] = []
     end = clock() + seconds
     while not found or clock() < end:
         found.append(chain())

@@ -8,7 +8,10 @@ compiles it and waits; `--warm` processes do that at a time, and nothing is time
 for its steps, eager and compiled, and ends: `wall_us` (a loop of steps, host clock), `event_us`, `busy_us`, `kernel_count` and
 `kernels` (three profiled steps), `peak_bytes` and `reserved_bytes` of the caching allocator, and `host_us`: the host's time of
 each phase of a step whose device is idle when the phase begins (median of 11), which is what it takes to issue the phase
-wherever that is fewer launches than a stream holds.
+wherever that is fewer launches than a stream holds. A host's pace changes within seconds: `plain_us` is one addition of two
+small tensors, timed before and after each loop of steps in the same process, `plain_phase_us` the same around the phases.
+Both modes are timed before either is profiled: Kineto leaves CUPTI subscribed (unless `TEARDOWN_CUPTI=1`), which adds 40 % to an
+addition in all that follows.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from types import ModuleType
 from typing import Any
 
 MODES = ("eager", "compiled")
-STEPS, PROFILED, ISSUED = 20, 3, 11
+LOOPS, STEPS, PROFILED, ISSUED = 2, 10, 3, 11
 Mark = Callable[[str], None]  # called with the name of a phase when the host has issued it
 CASE_S = 240.0  # that one case may take in one stage
 
@@ -89,11 +92,12 @@ def steps_of(cases: ModuleType, name: str) -> dict[str, Callable[..., Any]]:
     return {"eager": partial(step, module), "compiled": partial(step, torch.compile(module))}
 
 
-def issued(step: Callable[..., Any]) -> dict[str, float]:
-    """Microseconds of the host for each phase, begun with the device idle."""
+def issued(step: Callable[..., Any], plain: Callable[[], float]) -> tuple[dict[str, float], float]:
+    """Microseconds of the host for each phase, begun with the device idle; and of an addition between the steps."""
     import torch
 
     spent: dict[str, list[float]] = defaultdict(list)
+    paces = []
     began = 0.0
 
     def mark(phase: str) -> None:
@@ -103,33 +107,60 @@ def issued(step: Callable[..., Any]) -> dict[str, float]:
         began = time.perf_counter()
 
     for _ in range(ISSUED):
+        paces.append(plain())
         torch.cuda.synchronize()
         began = time.perf_counter()
         step(mark)
-    return {phase: round(1e6 * statistics.median(each), 1) for phase, each in spent.items()}
+    found = {phase: round(1e6 * statistics.median(each), 1) for phase, each in spent.items()}
+    return found, round(statistics.median(paces), 2)
 
 
-def measured(step: Callable[..., Any]) -> dict[str, Any]:
-    """The figures of one step, warm."""
+def timed(step: Callable[..., Any]) -> dict[str, Any]:
+    """The figures of one step that no profiler tells, warm."""
     import torch
-    from torch.profiler import ProfilerActivity, profile
+    from torch_phases import plain_us  # beside this script
 
+    plain = plain_us("cuda")
     began = time.perf_counter()
     for _ in range(4):
         step()
     torch.cuda.synchronize()
     warm_s = time.perf_counter() - began
+    plain()
     torch.cuda.reset_peak_memory_stats()
-    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    began = time.perf_counter()
-    first.record()
-    for _ in range(STEPS):
-        step()
-    last.record()
-    torch.cuda.synchronize()
-    wall_s = time.perf_counter() - began
+    walls, events, paces = [], [], [plain()]
+    for _ in range(LOOPS):
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        first.record()
+        for _ in range(STEPS):
+            step()
+        last.record()
+        torch.cuda.synchronize()
+        walls.append(1e6 * (time.perf_counter() - began) / STEPS)
+        events.append(1e3 * first.elapsed_time(last) / STEPS)
+        paces.append(statistics.median(plain() for _ in range(3)))
     peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-    host_us = issued(step)
+    host_us, phase_pace = issued(step, plain)
+    return {
+        "wall_us": statistics.mean(walls),
+        "wall_loops_us": [round(each, 1) for each in walls],
+        "event_us": statistics.mean(events),
+        "plain_us": [round(each, 2) for each in paces],
+        "peak_bytes": peak,
+        "reserved_bytes": reserved,
+        "host_us": host_us,
+        "plain_phase_us": phase_pace,
+        "warm_s": round(warm_s, 1),
+    }
+
+
+def profiled(step: Callable[..., Any]) -> dict[str, Any]:
+    """The figures of one step that a profiler tells."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
     with profile(activities=[ProfilerActivity.CUDA]) as taken:
         for _ in range(PROFILED):
             step()
@@ -146,14 +177,8 @@ def measured(step: Callable[..., Any]) -> dict[str, Any]:
         end = max(end, stop)
     longest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:80]
     return {
-        "wall_us": 1e6 * wall_s / STEPS,
-        "event_us": 1e3 * first.elapsed_time(last) / STEPS,
         "busy_us": busy_ns / 1e3 / PROFILED,
         "kernel_count": len(spans) / PROFILED,
-        "peak_bytes": peak,
-        "reserved_bytes": reserved,
-        "host_us": host_us,
-        "warm_s": round(warm_s, 1),
         "kernels": [
             {"kernel": name[:160], "count": len(us) / PROFILED, "us": round(sum(us) / PROFILED, 2)}
             for name, us in longest
@@ -177,8 +202,10 @@ def one(folder: Path, name: str) -> None:
             print(f"{name} {mode}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
     torch.cuda.empty_cache()
     print("ready", *works, flush=True)
+    times: dict[str, dict[str, Any]] = {}
     for line in sys.stdin:
-        row = {"id": name, "mode": line.strip(), **measured(steps[line.strip()])}
+        times = times or {mode: timed(steps[mode]) for mode in works}
+        row = {"id": name, "mode": line.strip(), **times[line.strip()], **profiled(steps[line.strip()])}
         row |= {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
         print(json.dumps(row), flush=True)
 

@@ -123,3 +123,11 @@ def test_mistakes(
 ) -> None:
     assert _meshcast(monkeypatch, *arguments) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_host_is_measured_where_torch_finds_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("meshcast.programs.has_gpu", lambda: False, raising=False)
+    assert _meshcast(monkeypatch, "--torch-host") == 4
+    assert "torch finds no GPU here" in capsys.readouterr().err

@@ -25,6 +25,7 @@ NOT_RUN = {
     r"^meshcast (plan|explore) ": "minutes of searching; tests/explore/test_recipes.py runs them, made smaller",
     r"^meshcast serve": "serves until it is ended; tests/serve/test_browser.py starts it",
     r"^python benchmarks/": "minutes of measuring",
+    r"calibrate --torch-host": "needs torch and a GPU; tests/programs/test_host_pace.py has what it does",
     r"^meshcast validate sets": "minutes of predictions; tests/evidence/validate judges small sets",
     r"^meshcast validate generated": "minutes of predictions; tests/traces/synthetic evaluates small graphs",
     r"^python -m benchmarks\.": "needs the libraries whose programs it captures",

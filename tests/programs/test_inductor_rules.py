@@ -9,7 +9,7 @@ from meshcast.programs.pytorch.hosted import compiled_host
 from meshcast.programs.pytorch.inductor import Compiled
 from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.pieces import Pieces
-from meshcast.programs.pytorch.recorded import View
+from meshcast.programs.pytorch.recorded import AtenOp, View
 from meshcast.programs.pytorch.repeats import with_repeats
 from meshcast.programs.pytorch.split_sums import parts_of_sum, stages_of_sum
 from meshcast.programs.pytorch.triton_code import (
@@ -206,5 +206,24 @@ def test_the_host_counts_graphs_and_gradients_once() -> None:
     work = compiled_host(step, Compiled(step).launches())
     found = [dict(zip(HOST_WORK, each, strict=False)) for each in work]
     assert [each.get("graph", 0) for each in found] == [1, 2, 0, 0]  # the backward pass's entry is the dearer one
-    for once in ("gradient", "parameter", "guarded"):
+    for once in ("gradient", "parameter", "guarded", "tracked"):
         assert sum(each.get(once, 0) for each in found) == 1  # one parameter
+
+
+def test_a_value_that_is_read_ends_a_graph() -> None:
+    """Whether a layer is dropped: two graphs, each entered forward and, dearer, backward; nothing is tracked in inference."""
+    x, w, a, b, g = (dense(i, 256, 256) for i in range(5))
+    read = AtenOp(name="wait", phase="forward", takes=(), gives=(), shares=True, waits=True)
+    forward = (call("mm", (x, w), (a,)), read, call("mm", (a, w), (b,)))
+
+    def entered(*calls: AtenOp) -> list[dict[str, int]]:
+        step = recording(*calls, held=HELD, returned=(b,))
+        work = compiled_host(step, Compiled(step).launches())
+        return [dict(zip(HOST_WORK, each, strict=False)) for each in work]
+
+    trained = entered(*forward, call("mm", (b, w), (g,), phase="backward"))
+    assert [each.get("graph", 0) for each in trained] == [2, 0, 4]
+    assert sum(each.get("tracked", 0) for each in trained) == 1
+    plain = entered(*forward)
+    assert [each.get("graph", 0) for each in plain] == [2, 0]
+    assert sum(each.get("tracked", 0) for each in plain) == 0

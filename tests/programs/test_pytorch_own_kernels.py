@@ -199,3 +199,43 @@ def test_several_devices_are_told_apart() -> None:
     module = net(linear)
     found = meshcast.predict((module, (X,), {"mesh": {"dp": 2}}), on="dgx-h100", stack="pytorch-ddp", levers=False)
     assert any("spread over several devices" in warning for warning in found.warnings)
+
+
+def test_results_of_modules_inside_which_a_graph_ends() -> None:
+    """Whether a layer is dropped is read inside the model: its logits are a graph's result, though only the loss is used."""
+
+    class Dropping(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(8, 32)
+
+        def forward(self, x: Any) -> Any:
+            if torch.rand([]) < 0.1:
+                return {"logits": x, "loss": x.sum()}
+            logits = self.head(x)
+            return {"logits": logits, "loss": logits.sum()}
+
+    class Answer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = Dropping()
+
+        def forward(self, x: Any) -> Any:
+            return self.model(x)["loss"]
+
+    options = TorchOptions(train=True)
+    found = record(Answer(), (torch.randn(4, 8),), options, label="step", compiled=True)
+    assert [view.shape for view in found.passed_on] == [(4, 32)]
+    eager = record(Answer(), (torch.randn(4, 8),), options, label="step")
+    assert eager.passed_on == ()
+
+
+def test_calls_that_write_nothing_launch_nothing() -> None:
+    """A part of no channels beside others, as rotary embeddings of whole heads leave it."""
+
+    def turned(x: Any) -> Any:
+        rest = x[..., 8:] * 2
+        return torch.cat([x * 2, rest], -1)
+
+    found = meshcast.predict((turned, (torch.empty(4, 8, device="meta"),)), on="h200", stack="pytorch-eager")
+    assert found.kernels == 2

@@ -53,6 +53,10 @@ def calibrate_command(
             "--grade", help="With --from or --systolic: rows of this grade; may be given again.  [default: A]"
         ),
     ] = None,
+    torch_host: Annotated[
+        bool,
+        typer.Option("--torch-host", help="Measure how fast the host issues PyTorch's calls, for predict --host; 3 s."),
+    ] = False,
     listing: Annotated[bool, typer.Option("--list", help="Print the ids of the probes, in order, and leave.")] = False,
     output: Annotated[
         Path | None,
@@ -89,11 +93,11 @@ def calibrate_command(
     from meshcast.evidence import probe_suite
 
     chosen = tuple(filter(None, (name.strip() for name in families.split(","))))
-    if sum((profile, relower is not None, table is not None, systolic is not None, listing)) != 1:
+    if sum((profile, relower is not None, table is not None, systolic is not None, torch_host, listing)) != 1:
         raise UsageError(
             "say what to do",
             where="meshcast calibrate",
-            fix="give one of --profile, --from FILE.csv, --systolic FILE.csv, --relower FILE and --list",
+            fix="give one of --profile, --from FILE.csv, --systolic FILE.csv, --torch-host, --relower FILE and --list",
         )
     if grade and table is None and systolic is None:
         raise UsageError(
@@ -106,6 +110,8 @@ def calibrate_command(
     if listing:
         for item in probe_suite(chosen)[:limit]:
             typer.echo(item.id)
+    elif torch_host:
+        _pace(json)
     elif relower is not None:
         _relower(relower, hlo, json)
     elif table is not None:
@@ -121,6 +127,24 @@ def calibrate_command(
             out=output, minutes=minutes, families=chosen, limit=limit, name=on, keep_hlo=keep_hlo
         )
         _profile(request, device_file, json)
+
+
+def _pace(json: bool) -> None:
+    from meshcast.base import UnsupportedError
+    from meshcast.cli.app import emit_json
+    from meshcast.programs import additions, has_gpu, pace_of, pace_told
+
+    if not has_gpu():
+        raise UnsupportedError(
+            "torch finds no GPU here",
+            where="--torch-host",
+            fix="run it where the steps run; the file programs/pytorch/pace.py alone needs nothing but torch",
+        )
+    pace = pace_of(additions())
+    if json:
+        emit_json({"schema": "meshcast.host_pace/1", **asdict(pace), "host": pace.host})
+    else:
+        typer.echo(pace_told(pace))
 
 
 def _profile(request: CalibrationRequest, device_file: Path | None, json: bool) -> None:

@@ -125,7 +125,7 @@ def plan_command(
         typer.Option(
             "--host",
             metavar="slow|fast|TIME|off",
-            help="How long the host takes to issue the step: slow (a virtual machine), fast, the time of a call, or off.",
+            help="How long the host takes to issue the step: slow (a virtual machine), fast, the time of an addition, or off.",
         ),
     ] = "slow",
     network: flags.Network = "alpha-beta",

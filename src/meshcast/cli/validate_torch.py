@@ -20,9 +20,7 @@ def torch_command(
         list[str] | None,
         typer.Option("--apart", help="A case that nothing was tuned on, told first; may be given again."),
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="The host: slow, fast, or the time of one operator's call.")
-    ] = "auto",
+    host: Annotated[str, typer.Option("--host", help="The host: slow, fast, or the time of an addition.")] = "auto",
     limit: flags.FirstRows = None,
     jobs: flags.Jobs = 1,
     json: flags.Json = False,

@@ -65,7 +65,8 @@ class RunOptions:
         "auto",
         flag="--host",
         help="Count the host's time to issue a step: on, off, or auto (not for single ops). Of PyTorch's own kernels also slow "
-        "(a virtual machine, the default), fast (bare metal), or the time of one operator's call, such as 8us.",
+        "(a virtual machine, the default), fast (bare metal), or the time it takes to add two small tensors, such as 8us "
+        "(calibrate --torch-host).",
         one_of=lambda: _HostWords(get_args(Host)),
         wrong="no host setting {}",
     )

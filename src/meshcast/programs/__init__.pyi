@@ -26,6 +26,11 @@ from meshcast.programs.program import result_names as result_names
 from meshcast.programs.pytorch.capture import capture_torch as capture_torch
 from meshcast.programs.pytorch.code_shapes import channel_cycles as channel_cycles
 from meshcast.programs.pytorch.options import TorchOptions as TorchOptions
+from meshcast.programs.pytorch.pace import HostPace as HostPace
+from meshcast.programs.pytorch.pace import additions as additions
+from meshcast.programs.pytorch.pace import has_gpu as has_gpu
+from meshcast.programs.pytorch.pace import pace_of as pace_of
+from meshcast.programs.pytorch.pace import pace_told as pace_told
 from meshcast.programs.pytorch.recorded import Recording as Recording
 from meshcast.programs.pytorch.recorded import View as View
 from meshcast.programs.pytorch.recorded_program import eager_kernels as eager_kernels

@@ -44,7 +44,7 @@ _ADAM = ("multiply", "multiply", "add", "multiply", "multiply", "add", "sqrt", "
 
 
 def eager_launches(op: AtenOp, number: int = -1) -> list[Launch]:
-    """The kernels of one call; none where it only makes another view.
+    """The kernels of one call; none where it only makes another view, or where no element is written (`TensorIterator`).
 
     Args:
         op: The call.
@@ -56,7 +56,7 @@ def eager_launches(op: AtenOp, number: int = -1) -> list[Launch]:
         made = _lists(op)
     else:
         made = (_OWN.get(plain_name(op.name)) or _elementwise)(op)
-    return [replace(launch, op=number) for launch in made]
+    return [replace(launch, op=number) for launch in made if any(each.elements for each in launch.gives)]
 
 
 def _read(op: AtenOp) -> tuple[View, ...]:

@@ -56,13 +56,17 @@ def eager_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
 def compiled_host(recording: Recording, launches: Sequence[Launch]) -> list[Work]:
     """Of a compiled step: a call from Inductor's wrapper for each of its kernels and library calls; the optimizer is eager.
 
-    Gradients reach their parameters when the backward graph is done, before the optimizer begins.
+    Gradients reach their parameters when the backward graph is done, before the optimizer begins. Where the model reads a
+    value (whether a layer is dropped: `if torch.rand([]) < ...` in the training of BART, Whisper and their like) Dynamo ends a
+    graph, and what follows is another one with its own guards and its own node of autograd, entered forward and backward.
     """
     work: list[Work] = []
     before: int | None = None
     entered = {"optimizer"}  # the passes that have begun
     parameters = _parameters(recording)
     gradients = guards = parameters
+    graphs = 1 + sum(op.waits for op in recording.ops if op.phase == "forward")
+    trained = any(op.phase == "backward" for op in recording.ops)
     plans = _plans(launches)
     for launch in launches:
         phase = recording.ops[launch.op].phase
@@ -71,7 +75,8 @@ def compiled_host(recording: Recording, launches: Sequence[Launch]) -> list[Work
         counts: Counter[str] = Counter()
         if phase not in entered:
             entered.add(phase)
-            counts["graph"] = 1 if phase == "forward" else _BACKWARD_GRAPH
+            counts["graph"] = graphs * (1 if phase == "forward" else _BACKWARD_GRAPH)
+            counts["tracked"] = guards if trained else 0
             counts["guarded"], guards = guards, 0
         if fused:
             counts["compiled"] = 1

@@ -61,7 +61,7 @@ class Compiled:
         self._recording = recording
         self._channels_last = channels_last_pays(recording)
         pieces = Pieces(recording, channels_last=self._channels_last).all
-        self._returned = {view.storage for view in recording.returned}
+        self._returned = {view.storage for view in (*recording.returned, *recording.passed_on)}
         self._pieces, self._kept = with_repeats(pieces, kept_results(pieces), returned=self._returned)
         self._known: dict[int, bool] = {}
         self._reads: dict[int, list[tuple[LoopPiece | None, View]]] = {}
@@ -256,11 +256,17 @@ class Compiled:
                 )
         for view in recording.returned:
             last[view.storage] = len(launches)
+        phases = [recording.ops[launch.op].phase for launch in launches]
+        forward = max((i for i, phase in enumerate(phases) if phase == "forward"), default=-1)
+        for view in recording.passed_on:
+            last[view.storage] = max(forward, last.get(view.storage, 0))
         gone: dict[int, list[int]] = {}
         for storage, at in last.items():
             gone.setdefault(at + 1, []).append(storage)
         real = {storage: recording.sizes.get(storage, size) for storage, size in sizes.items()}
         events: list[Event] = []
+        # A result that a graph passes on has a gradient of its own, zeros where nobody read it, until the first product.
+        filled, multiplied = sum(rounded(view.bytes) for view in recording.passed_on if view.elements > 1), False
         for i, launch in enumerate(launches):
             made = [view.storage for view in launch.gives]
             freed = list(gone.get(i, []))
@@ -272,7 +278,11 @@ class Compiled:
                 freed += [s for s in ending if any(real[s] == real[each] for each in made) and s not in made]
             op = recording.ops[launch.op]
             turned = launch.form == "convolution" and self._channels_last
-            events.append((freed, made, 0 if turned or launch.form in ("pointwise", "reduce") else call_workspace(op)))
+            besides = 0 if turned or launch.form in ("pointwise", "reduce") else call_workspace(op)
+            if phases[i] == "backward" and not multiplied:
+                besides += filled
+                multiplied = launch.form == "product"
+            events.append((freed, made, besides))
         threads = 2 if any(op.phase == "backward" for op in recording.ops) else 1
         return told(arguments, worst(events, real, ignored=recording.held) + threads * WORKSPACE)
 

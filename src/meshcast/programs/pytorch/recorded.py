@@ -89,6 +89,9 @@ class Recording:
     held: Mapping[int, str]  # storages that are there before the step, and what they are: `parameter`, `state`, `input`
     returned: tuple[View, ...]
     label: str = "step"
+    passed_on: tuple[
+        View, ...
+    ] = ()  # of compiled steps: results of modules inside which a graph ends, where they have gradients
 
     def phase(self, phase: Phase) -> Iterator[AtenOp]:
         """The calls of one phase."""

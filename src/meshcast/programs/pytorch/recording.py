@@ -46,6 +46,7 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
         self._drawn: set[int] = set()  # single random numbers, and what was made of them alone
         self.on = False
         self.modules = 0  # called since the last operator
+        self.reads = 0  # of values by the host
         self.host: HostTensors | None = None  # which tensors are the host's, where that is followed
 
     def called(self, *_: Any) -> None:
@@ -72,6 +73,7 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
     def waits(self) -> None:
         """Notes that the host waits for the device."""
         if self.on:
+            self.reads += 1
             self.ops.append(AtenOp(name="wait", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
 
     def _answer(self, tensor: Any) -> Any:
@@ -125,6 +127,30 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
         )
         self.modules = 0
         return result
+
+
+class _BrokenModules:
+    """Notes the results of modules inside which a value is read: their frames cannot be one graph, and what they return to the
+    caller is a result of a graph, whoever reads it afterwards.
+    """
+
+    def __init__(self, notes: _CallNotes) -> None:
+        self._notes = notes
+        self._reads: list[int] = []
+        self.results: list[View] = []
+
+    def enter(self, *_: Any) -> None:
+        """A module begins."""
+        self._reads.append(self._notes.reads)
+
+    def leave(self, _module: Any, _args: Any, result: Any) -> None:
+        """A module is done."""
+        if self._notes.reads > self._reads.pop():
+            values = list(result.values()) if isinstance(result, dict) else result
+            leaves = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+            known = {view.storage for view in self.results}
+            made = [self._notes.view(leaf) for leaf in leaves if leaf.requires_grad]
+            self.results += [view for view in made if view.storage not in known]
 
 
 def _plain(value: Any) -> Any:
@@ -212,8 +238,12 @@ def record(
             not compiled
         ):  # Inductor makes on the device what a graph makes on the host for it (`move_constructors_to_gpu`)
             notes.host = stack.enter_context(HostTensors(notes.waits))
+        broken = _BrokenModules(notes)
         for each in module.modules():
             stack.callback(each.register_forward_pre_hook(notes.called).remove)
+            if compiled:
+                stack.callback(each.register_forward_pre_hook(broken.enter).remove)
+                stack.callback(each.register_forward_hook(broken.leave).remove)
         notes.on = True
         try:
             result = _step(module, given, options, optimizer, notes, compiled)
@@ -222,7 +252,8 @@ def record(
         notes.on = False
         returned = tuple(notes.view(leaf) for leaf in pytree.tree_leaves(result) if torch.is_tensor(leaf))
         ops, sizes = tuple(notes.ops), dict(notes.sizes)
-    return Recording(ops=ops, sizes=sizes, held=held, returned=returned, label=label)
+    passed_on = tuple(view for view in broken.results if view.storage not in {each.storage for each in returned})
+    return Recording(ops=ops, sizes=sizes, held=held, returned=returned, label=label, passed_on=passed_on)
 
 
 def _step(module: Any, given: Any, options: TorchOptions, optimizer: Any, notes: _CallNotes, compiled: bool) -> Any:

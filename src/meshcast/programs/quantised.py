@@ -7,7 +7,9 @@ text is rewritten before it is parsed, so that every stage after it sees what ha
 - `uniform_quantize` divides by the scale, adds the zero point, clamps to the stored range, rounds and converts, and
   `uniform_dequantize` converts, subtracts the zero point and multiplies by the scale, as the specification defines them and
   StableHLO's own `stablehlo-legalize-quant-to-math` writes them; a zero point of 0 takes no op;
-- products and convolutions of quantised operands are sums of integers in i32, operands of two widths widened to the wider. Where
+- products and convolutions of quantised operands are sums of integers in i32, operands of two widths widened to the wider, and
+  those of matrices to bytes at least: a conversion that stands before a product is part of it where the unit takes fewer bits
+  (`lower/narrow_weights.py`), and of plain `i4` by `i4` XLA's GPU compiler makes no product at all (`lower/products.py`). Where
   their result is stored in fewer bits the sums are quantised: converted to floats, and on as above. Beside a float operand
   the quantised one stands for its floats;
 - other arithmetic is carried out on the numbers that the integers stand for: converted, computed, converted back. The larger or
@@ -23,9 +25,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from meshcast.base import InputError, UnsupportedError
+from meshcast.programs.quantised_rules import QuantisedOp, TypedTensor, broken_rule, same_type, told_dims, two_widths
 from meshcast.programs.quantised_types import MARK, NoIntegersError, QuantisedType, closing, cut, quantised_type
 
 ACCUMULATOR = "i32"
+BYTE = "i8"
 PRODUCTS = frozenset({"dot_general", "dot", "convolution"})
 ORDERED = frozenset({"maximum", "minimum", "clamp"})
 REDUCING = frozenset({"add", "multiply", "maximum", "minimum"})
@@ -40,6 +44,7 @@ _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//.*')
 _OP = re.compile(r'^(\s*)(%[\w$.#:-]+)\s*=\s*("?)stablehlo\.(\w+)"?(.*)$', re.DOTALL)
 _SHAPE = re.compile(r"tensor<((?:(?:\d+|\?)x)*)$")
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_ARGUMENT = re.compile(r"(%[\w$.-]+):\s*(tensor<[^%]*?!quant[^%]*)")
 _LOCATION = re.compile(r"\s+loc\([^\n]*\)\s*$")
 
 
@@ -49,10 +54,15 @@ def has_quantised_types(text: str) -> bool:
 
 
 def without_quantised_types(text: str, *, where: str) -> str:
-    """The text with integers in place of quantised types.
+    """The text with integers in place of quantised types (`with_integers`)."""
+    return with_integers(text, where=where)[0]
+
+
+def with_integers(text: str, *, where: str) -> tuple[str, tuple[str, ...]]:
+    """The text with integers in place of quantised types, and what is in it that the specification does not know.
 
     Raises:
-        InputError: A type is none that the specification knows, or an op on one cannot be read.
+        InputError: A type is none that the specification knows, or an op on one is forbidden or cannot be read.
         UnsupportedError: A type of the dialect that holds no integers yet (`!quant.any`, `!quant.calibrated`).
     """
     text = "\n".join(map(_without_comment, text.split("\n")))
@@ -60,7 +70,7 @@ def without_quantised_types(text: str, *, where: str) -> str:
     writer = _Writer(where)
     # Ops that one has become stand on its line, so that what a parser says of a line is about the line that was written.
     made = (" ".join(writer.lines(line, number)) for number, line in enumerate(text.split("\n"), 1))
-    return "\n".join(line.replace("\n", " ") for line in made)
+    return "\n".join(line.replace("\n", " ") for line in made), tuple(writer.notes)
 
 
 def _spelled_out(text: str) -> str:
@@ -85,17 +95,23 @@ class _Writer:
         self._where = where
         self._line = 0
         self._made = 0
+        self._types: dict[str, tuple[TypedTensor, int]] = {}  # of quantised values, and the lines that say so
+        self.notes: dict[str, None] = {}
 
     def lines(self, line: str, number: int) -> Iterator[str]:
+        if "func.func" in line:
+            self._types.clear()
         if MARK not in line:
             yield line
             return
         self._line = number
+        self._note_arguments(line)
         found = _OP.match(line)
         if found is None:
             yield self._stored(line)
             return
         indent, result, quote, op, rest = found.groups()
+        self._check(result, op, rest)
         if op in CONVERSIONS:
             yield from self._conversion(indent, result, rest)
         elif op in PRODUCTS:
@@ -104,6 +120,45 @@ class _Writer:
             yield from self._arithmetic(indent, result, op, rest)
         else:
             yield self._stored(line)
+
+    def _note_arguments(self, line: str) -> None:
+        """Keeps the types of a function's, or a block's, arguments."""
+        for name, kind in _ARGUMENT.findall(line):
+            end = closing(kind, 0)
+            self._types[name] = (self._typed(kind[:end] if end > 0 else kind), self._line)
+
+    def _check(self, result: str, op: str, rest: str) -> None:
+        """Refuses what the specification forbids, where all types of an op stand on its line."""
+        self._stored(rest)  # the types themselves are checked first
+        try:
+            operands, kinds, made, _ = self._signature(rest)
+        except InputError:
+            return  # the types of a region's op stand behind it
+        listed = list(_split(made.removeprefix("(").removesuffix(")")))
+        if " -> " not in rest and len(listed) > 1:  # a type for each, or a predicate's and that of both values
+            kinds = [listed[0], *listed[1:] * 2] if op == "select" else listed
+            listed = listed[1:] if op == "select" else listed
+        taken = [self._typed(kind.strip()) for kind in kinds]
+        results = [self._typed(kind.strip()) for kind in listed]
+        for name, said in zip(operands, taken, strict=False):
+            known, line = self._types.get(name, (None, 0))
+            if known is not None and not same_type(known.quantised, said.quantised):
+                raise self._bad(f"{name} is read in another quantised type than line {line} says it has")
+        found = QuantisedOp(name=op, operands=taken, results=results, dims=told_dims(op, rest))
+        if (broken := broken_rule(found)) is not None:
+            raise self._bad(broken)
+        if (widths := two_widths(found)) is not None:
+            note = f"stablehlo.{op} of {widths[0]} and {widths[1]}: the specification has products of one storage type alone"
+            self.notes.setdefault(f"{note}; the narrower operand is widened as it is read")
+        if len(results) == 1 and results[0].quantised is not None:
+            self._types[result] = (results[0], self._line)
+
+    def _typed(self, tensor: str) -> TypedTensor:
+        found = _quantised_in(tensor)
+        element = found or _element(tensor)
+        return TypedTensor(
+            sizes=tuple(_sizes(tensor.partition("!")[0])), element=element, quantised=self._parsed(found) if found else None
+        )
 
     def _conversion(self, indent: str, result: str, rest: str) -> Iterator[str]:
         (value, *_), (kind, *_), made, location = self._signature(rest)
@@ -122,15 +177,16 @@ class _Writer:
         has_floats = any(MARK not in kind for kind in types)
         both = [self._expressed(kind) if has_floats else self._stored(kind) for kind in types]
         wide = max(map(_element, both), key=_bits)
+        multiplied = BYTE if not has_floats and "dot" in op and _bits(wide) < _bits(BYTE) and wide[0] == BYTE[0] else wide
         head, text = rest[: self._types_at(rest)], ""
         for index, (value, kind) in enumerate(zip(operands, types, strict=True)):
             if has_floats and MARK in kind:
                 lines, widened = self._meant(indent, value, kind, end)
-            elif _element(both[index]) != wide and not has_floats:
+            elif _element(both[index]) != multiplied and not has_floats:
                 lines, widened = self._to(
-                    indent, "convert", (value,), (both[index],), _with_element(both[index], wide), end
+                    indent, "convert", (value,), (both[index],), _with_element(both[index], multiplied), end
                 )
-                both[index] = _with_element(both[index], wide)
+                both[index] = _with_element(both[index], multiplied)
             else:
                 continue
             text += lines

@@ -111,7 +111,8 @@ def test_products_sum_in_32_bits() -> None:
 def test_products_of_packed_matrices_are_written_in_bytes() -> None:
     """What widens them belongs to the product; XLA's GPU compiler has none of plain i4 by i4."""
     q4, sums = "!quant.uniform<i4:f32, 0.5>", "!quant.uniform<i32:f32, 0.5>"
-    dot = f"%2 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [0] : (tensor<4x8x{q4}>, tensor<8x4x{q4}>) -> tensor<4x4x{sums}>"
+    kinds = f"(tensor<4x8x{q4}>, tensor<8x4x{q4}>) -> tensor<4x4x{sums}>"
+    dot = f"%2 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [0] : {kinds}"
     assert ops(dot) == ["convert", "convert", "dot_general"]
     assert rewritten(dot)[-1].endswith("(tensor<4x8xi8>, tensor<8x4xi8>) -> tensor<4x4xi32>")
 

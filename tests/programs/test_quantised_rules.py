@@ -13,25 +13,27 @@ A4, ZERO = "!quant.uniform<i4:f32, 0.5>", "!quant.uniform<i8:f32, 0.5:3>"
 HALF, RANGE = "!quant.uniform<i8:f16, 0.5>", "!quant.uniform<i8<-8:7>:f32, 0.5>"
 ROWS, COLUMNS = "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "!quant.uniform<i8:f32:1, {0.5, 0.25}>"
 DOT = "%2 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [0] : "
-CONV = "%2 = stablehlo.convolution(%0, %1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {} {batch_group_count = 1 : i64} : "
+PAD = "%2 = stablehlo.pad %0, %1, low = [1], high = [1], interior = [0] : "
+SUM = "%2 = stablehlo.reduce(%0 init: %1) applies stablehlo.add across dimensions = [0] : "
+CONV = "%2 = stablehlo.convolution(%0, %1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {} : "
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (f"%1 = stablehlo.reshape %0 : (tensor<4x{A}>) -> tensor<2x2x{B}>", "changes scales or zero points, from i8 of 0.5 to i8 of 0.25"),
+        (f"%1 = stablehlo.reshape %0 : (tensor<4x{A}>) -> tensor<2x2x{B}>", "from i8 of 0.5 to i8 of 0.25"),
         (f"%1 = stablehlo.reshape %0 : (tensor<4x{A}>) -> tensor<2x2xf32>", "quantised values and of f32"),
         (f"%1 = stablehlo.reshape %0 : (tensor<4x{A}>) -> tensor<2x2x{RANGE}>", r"from i8<-128:127> for f32 to i8<-8:7>"),
         (f"%1 = stablehlo.reshape %0 : (tensor<2x6x{ROWS}>) -> tensor<6x2x{COLUMNS}>", "other elements"),
-        (f"%1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<2x2x{ROWS}>) -> tensor<2x2x{ROWS}>", "in dimension 1, its result has them in dimension 0"),
+        (f"%1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<2x2x{ROWS}>) -> tensor<2x2x{ROWS}>", "in dimension 1, its"),
         (f"%1 = stablehlo.broadcast_in_dim %0, dims = [1] : (tensor<2x{ROWS}>) -> tensor<2x2x{ROWS}>", "in dimension 1"),
         (f"%2 = stablehlo.concatenate %0, %1, dim = 0 : (tensor<2x{A}>, tensor<2x{B}>) -> tensor<4x{A}>", "changes scales"),
-        (f"%2 = stablehlo.pad %0, %1, low = [1], high = [1], interior = [0] : (tensor<2x{A}>, tensor<{B}>) -> tensor<4x{A}>", "changes scales"),
+        (f"{PAD}(tensor<2x{A}>, tensor<{B}>) -> tensor<4x{A}>", "changes scales"),
         (f"%1 = stablehlo.slice %0 [0:2] : (tensor<4x{A}>) -> tensor<2x{B}>", "changes scales"),
         (f'%2 = "stablehlo.add"(%0, %1) : (tensor<4x{A}>, tensor<4x{A4}>) -> tensor<4x{A}>', "i8 for f32 and i4 for f32"),
         (f'%2 = "stablehlo.add"(%0, %1) : (tensor<4x{A}>, tensor<4xf32>) -> tensor<4x{A}>', "quantised values and of f32"),
         (f'%2 = "stablehlo.multiply"(%0, %1) : (tensor<4x{A}>, tensor<4x{RANGE}>) -> tensor<4x{A}>', "must be stored in one way"),
-        (f"%2 = stablehlo.multiply %0, %1 : tensor<2x4x{ROWS}>", "one scale for a tensor, not one for every slice of dimension 0"),
+        (f"%2 = stablehlo.multiply %0, %1 : tensor<2x4x{ROWS}>", "not one for every slice of dimension 0"),
         (f"%1 = stablehlo.convert %0 : (tensor<4x{A}>) -> tensor<4xf32>", "use uniform_quantize or uniform_dequantize"),
         (f"%1 = stablehlo.not %0 : tensor<4x{A}>", "stablehlo.not takes no quantised"),
         (f"%1 = stablehlo.uniform_quantize %0 : (tensor<4xf16>) -> tensor<4x{A}>", "between f16 and f32"),
@@ -43,7 +45,7 @@ CONV = "%2 = stablehlo.convolution(%0, %1) dim_numbers = [b, 0, f]x[0, i, o]->[b
         (f"{DOT}(tensor<4x8x{HALF}>, tensor<8x4x{A}>) -> tensor<4x4x{A}>", "stand for f16 and f32"),
         (f"{DOT}(tensor<2x8x{ROWS}>, tensor<8x4x{A}>) -> tensor<2x4x{A}>", "one scale for its left operand"),
         (f"{CONV}(tensor<1x8x2x{A}>, tensor<1x2x2x{COLUMNS}>) -> tensor<1x8x2x{A}>", "output features, dimension 2"),
-        (f"%2 = stablehlo.reduce(%0 init: %1) applies stablehlo.add across dimensions = [0] : (tensor<4x{A}>, tensor<{B}>) -> tensor<{A}>", "changes scales"),
+        (f"{SUM}(tensor<4x{A}>, tensor<{B}>) -> tensor<{A}>", "changes scales"),
         (f"%3 = stablehlo.select %p, %0, %1 : tensor<4xi1>, tensor<4x{A}>", None),
     ],
 )  # fmt: skip

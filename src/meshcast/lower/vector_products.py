@@ -7,9 +7,9 @@ the cost model's to say (`fusion_times`): where few blocks sum columns of a matr
 multiplication (algebraic_simplifier.cc).
 
 So it does of any product of two operands of less than a byte, which neither cuBLAS nor Triton takes: both are converted to the
-result's type and spread out, and every pair is multiplied by plain cores (asked of the real compiler, JAX 0.11.2, i4 by i4 and i2 by
-i2 for an A100 and an H200; 2048 x 2048 x 2048 takes 4.6 ms, `data/measured/h200-narrow`). An operand of a byte beside one of less is
-a product of Triton's (`narrow_weights.py`), and so is what converts both to bytes first.
+result's type and spread out, and every pair is multiplied by plain cores (asked of the real compiler, JAX 0.11.2, i4 by i4 and
+i2 by i2 for an A100 and an H200; 2048 x 2048 x 2048 takes 4.6 ms, `data/measured/h200-narrow`). An operand of a byte beside
+one of less is a product of Triton's (`narrow_weights.py`), and so is what converts both to bytes first.
 """
 
 from __future__ import annotations

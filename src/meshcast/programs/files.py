@@ -116,7 +116,9 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
         text, notes = with_integers(text, where=where)
     probe_text(text, where=where)
     module = mlir.parse_module(text, where=where)
-    return replace(_finish(module, name=name, where=where, digest=digest, dims=dims, local=local, text=text), notes=notes)
+    return replace(
+        _finish(module, name=name, where=where, digest=digest, dims=dims, local=local, text=text), notes=notes
+    )
 
 
 def _raw_limit() -> int:

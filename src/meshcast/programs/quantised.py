@@ -26,7 +26,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from meshcast.base import InputError, UnsupportedError
 from meshcast.programs.quantised_rules import QuantisedOp, TypedTensor, broken_rule, same_type, told_dims, two_widths
-from meshcast.programs.quantised_types import MARK, NoIntegersError, QuantisedType, closing, cut, quantised_type
+from meshcast.programs.quantised_text import (
+    as_float,
+    bits_of,
+    element_type,
+    quantised_in,
+    sizes_of,
+    split_types,
+    with_element,
+    without_comment,
+)
+from meshcast.programs.quantised_types import MARK, NoIntegersError, QuantisedType, closing, quantised_type
 
 ACCUMULATOR = "i32"
 BYTE = "i8"
@@ -40,7 +50,6 @@ ARITHMETIC = ORDERED | {
 }  # fmt: skip
 CONVERSIONS = frozenset({"uniform_quantize", "uniform_dequantize"})
 _ALIAS = re.compile(r"^(![\w$]+)[ \t]*=", re.MULTILINE)
-_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//.*')
 _OP = re.compile(r'^(\s*)(%[\w$.#:-]+)\s*=\s*("?)stablehlo\.(\w+)"?(.*)$', re.DOTALL)
 _SHAPE = re.compile(r"tensor<((?:(?:\d+|\?)x)*)$")
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
@@ -65,7 +74,7 @@ def with_integers(text: str, *, where: str) -> tuple[str, tuple[str, ...]]:
         InputError: A type is none that the specification knows, or an op on one is forbidden or cannot be read.
         UnsupportedError: A type of the dialect that holds no integers yet (`!quant.any`, `!quant.calibrated`).
     """
-    text = "\n".join(map(_without_comment, text.split("\n")))
+    text = "\n".join(map(without_comment, text.split("\n")))
     text = _spelled_out(text)
     writer = _Writer(where)
     # Ops that one has become stand on its line, so that what a parser says of a line is about the line that was written.
@@ -134,7 +143,7 @@ class _Writer:
             operands, kinds, made, _ = self._signature(rest)
         except InputError:
             return  # the types of a region's op stand behind it
-        listed = list(_split(made.removeprefix("(").removesuffix(")")))
+        listed = list(split_types(made.removeprefix("(").removesuffix(")")))
         if " -> " not in rest and len(listed) > 1:  # a type for each, or a predicate's and that of both values
             kinds = [listed[0], *listed[1:] * 2] if op == "select" else listed
             listed = listed[1:] if op == "select" else listed
@@ -154,10 +163,12 @@ class _Writer:
             self._types[result] = (results[0], self._line)
 
     def _typed(self, tensor: str) -> TypedTensor:
-        found = _quantised_in(tensor)
-        element = found or _element(tensor)
+        found = quantised_in(tensor)
+        element = found or element_type(tensor)
         return TypedTensor(
-            sizes=tuple(_sizes(tensor.partition("!")[0])), element=element, quantised=self._parsed(found) if found else None
+            sizes=tuple(sizes_of(tensor.partition("!")[0])),
+            element=element,
+            quantised=self._parsed(found) if found else None,
         )
 
     def _conversion(self, indent: str, result: str, rest: str) -> Iterator[str]:
@@ -176,23 +187,25 @@ class _Writer:
         end = f"{location}\n"
         has_floats = any(MARK not in kind for kind in types)
         both = [self._expressed(kind) if has_floats else self._stored(kind) for kind in types]
-        wide = max(map(_element, both), key=_bits)
-        multiplied = BYTE if not has_floats and "dot" in op and _bits(wide) < _bits(BYTE) and wide[0] == BYTE[0] else wide
+        wide = max(map(element_type, both), key=bits_of)
+        multiplied = (
+            BYTE if not has_floats and "dot" in op and bits_of(wide) < bits_of(BYTE) and wide[0] == BYTE[0] else wide
+        )
         head, text = rest[: self._types_at(rest)], ""
         for index, (value, kind) in enumerate(zip(operands, types, strict=True)):
             if has_floats and MARK in kind:
                 lines, widened = self._meant(indent, value, kind, end)
-            elif _element(both[index]) != multiplied and not has_floats:
+            elif element_type(both[index]) != multiplied and not has_floats:
                 lines, widened = self._to(
-                    indent, "convert", (value,), (both[index],), _with_element(both[index], multiplied), end
+                    indent, "convert", (value,), (both[index],), with_element(both[index], multiplied), end
                 )
-                both[index] = _with_element(both[index], multiplied)
+                both[index] = with_element(both[index], multiplied)
             else:
                 continue
             text += lines
             head = re.sub(rf"{re.escape(value)}(?![\w$.#-])", widened, head, count=1)
         stored = self._stored(made)
-        summed = self._expressed(made) if has_floats else _with_element(stored, ACCUMULATOR)
+        summed = self._expressed(made) if has_floats else with_element(stored, ACCUMULATOR)
         sums = result if summed == stored else self._name()
         text += f"{indent}{sums} = {op}{head} : ({', '.join(both)}) -> {summed}{end}"
         if sums != result and MARK in made:
@@ -205,9 +218,7 @@ class _Writer:
         operands, types, made, location = self._signature(rest)
         end = f"{location}\n"
         scalar = "x" not in made.partition("!")[0]
-        if (op in ORDERED and len({_quantised_in(kind) for kind in (*types, made)}) == 1) or (
-            op in REDUCING and scalar
-        ):
+        if (op in ORDERED and len({quantised_in(kind) for kind in (*types, made)}) == 1) or (op in REDUCING and scalar):
             # Of integers themselves: their order is that of the numbers; and of the scalars that reductions are told by.
             kinds = [self._stored(kind) for kind in types]
             yield self._to(indent, op, operands, kinds, self._stored(made), location, result)[0]
@@ -267,12 +278,12 @@ class _Writer:
 
     def _constant(self, indent: str, values: Sequence[str], of: QuantisedType, made: str, end: str) -> tuple[str, str]:
         """A number for all elements, or one for every slice of the axis; of blocks in several dimensions the first one."""
-        sizes = _sizes(made)
+        sizes = sizes_of(made)
         if of.axis is not None and (of.axis >= len(sizes) or sizes[of.axis] not in ("?", str(len(values)))):
             raise self._bad(f"{len(values)} scales for dimension {of.axis} of {made}")
         by_slice = of.axis is not None and sizes[of.axis] != "?"
         kind = f"tensor<{f'{len(values)}x' if by_slice else ''}{of.expressed}>"
-        told = f"[{', '.join(map(_float, values))}]" if by_slice else _float(values[0])
+        told = f"[{', '.join(map(as_float, values))}]" if by_slice else as_float(values[0])
         name, spread = self._name(), self._name()
         dims = f"[{of.axis}]" if by_slice else "[]"
         return (
@@ -281,7 +292,7 @@ class _Writer:
         ), spread
 
     def _type_in(self, tensor: str) -> QuantisedType:
-        return self._parsed(_quantised_in(tensor))
+        return self._parsed(quantised_in(tensor))
 
     def _signature(self, rest: str) -> tuple[list[str], list[str], str, str]:
         """(operands, their types, the result's type, the location) of an op on one line."""
@@ -294,7 +305,7 @@ class _Writer:
         taken, arrow, made = types.partition(" -> ")
         if not arrow:
             return operands, [types] * len(operands), types, location[0] if location else ""
-        kinds = [kind.strip() for kind in _split(taken.strip().removeprefix("(").removesuffix(")"))]
+        kinds = [kind.strip() for kind in split_types(taken.strip().removeprefix("(").removesuffix(")"))]
         if len(kinds) != len(operands) or not operands:
             raise self._bad(f"{len(operands)} operands and {len(kinds)} types of them")
         return operands, kinds, made.strip(), location[0] if location else ""
@@ -364,47 +375,3 @@ class _Writer:
         return InputError(
             said, where=f"{self._where}:{self._line}", fix="see StableHLO's specification, quantised types"
         )
-
-
-def _split(types: str) -> Iterator[str]:
-    while types:
-        first, _, types = cut(types, ",")
-        yield first
-
-
-def _element(tensor: str) -> str:
-    """`i8` of `tensor<4x8xi8>`."""
-    return tensor.removesuffix(">").rpartition("x")[2].rpartition("<")[2]
-
-
-def _with_element(tensor: str, element: str) -> str:
-    return tensor.removesuffix(_element(tensor) + ">") + element + ">"
-
-
-def _bits(element: str) -> int:
-    return int(re.sub(r"\D", "", element) or 0)
-
-
-def _quantised_in(tensor: str) -> str:
-    """The quantised element type of a tensor's; empty where it has none."""
-    start = tensor.find(MARK)
-    return tensor[start : closing(tensor, start)] if start >= 0 else ""
-
-
-def _sizes(tensor: str) -> list[str]:
-    """`4` and `8` of `tensor<4x8xf32>`."""
-    return tensor.partition("<")[2].split("x")[:-1]
-
-
-def _float(number: str) -> str:
-    """A float as MLIR reads it: with a point."""
-    digits, mark, exponent = number.lower().lstrip("+").partition("e")
-    return f"{digits if '.' in digits else f'{digits}.0'}{mark}{exponent}"
-
-
-def _without_comment(line: str) -> str:
-    """A line up to `//`, but for that in a string."""
-    if "//" not in line:
-        return line
-    comment = next((found for found in _STRING_OR_COMMENT.finditer(line) if found[0].startswith("//")), None)
-    return line if comment is None else line[: comment.start()].rstrip()

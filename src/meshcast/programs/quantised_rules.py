@@ -1,10 +1,10 @@
 """What StableHLO's specification asks of ops on quantised tensors, checked before their types become plain integers.
 
 jaxlib has no reader of these types, so that nothing behind this reader could tell a reshape that changes a scale from one that
-does not. The rules are those of the specification ("Ops", constraints (C..) of each, August 2026) that are about quantised element
-types; shapes and attributes are the parser's own matter. One is relaxed on purpose: products and convolutions of operands of two
-widths, which (C17) of `dot_general` and (C31) of `convolution` forbid, are what mixed-precision networks are made of, and are read
-with a note (`two_widths`).
+does not. The rules are those of the specification ("Ops", constraints (C..) of each, August 2026) that are about quantised
+element types; shapes and attributes are the parser's own matter. One is relaxed on purpose: products and convolutions of
+operands of two widths, which (C17) of `dot_general` and (C31) of `convolution` forbid, are what mixed-precision networks are
+made of, and are read with a note (`two_widths`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from meshcast.programs.quantised_types import QuantisedType
 PRODUCTS = frozenset({"dot_general", "dot", "convolution", "dynamic_conv"})
 # Ops whose operands and results have one element type but for scales and zero points (`baseline_element_type`).
 ALIKE = frozenset({
-    "abs", "atan2", "cbrt", "ceil", "clamp", "compare", "cosine", "divide", "exponential", "exponential_minus_one", "floor", "log",
-    "log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "power", "remainder", "round_nearest_afz",
+    "abs", "atan2", "cbrt", "ceil", "clamp", "compare", "cosine", "divide", "exponential", "exponential_minus_one", "floor",
+    "log", "log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "power", "remainder", "round_nearest_afz",
     "round_nearest_even", "rsqrt", "select", "sign", "sine", "sqrt", "subtract", "tan", "tanh", "cholesky", "triangular_solve",
     "batch_norm_inference",
 })  # fmt: skip
@@ -64,7 +64,8 @@ class QuantisedOp:
 
 def told_dims(name: str, line: str) -> list[int] | None:
     """The dimensions that a rule asks for, in StableHLO's short form and in MLIR's: a transpose's permutation, where a broadcast
-    puts its operand's, those of a product's right operand that are summed over, a convolution's two for output features."""
+    puts its operand's, those of a product's right operand that are summed over, a convolution's two for output features.
+    """
     if name == "convolution":
         labels = _LABELS.search(line)
         found = [[each.strip() for each in labels[part].split(",")] for part in (1, 2)] if labels else []
@@ -80,7 +81,9 @@ _DIMS = {
     "transpose": re.compile(rf"(?:dims|permutation)\s*=\s*{_GIVEN}"),
     "broadcast_in_dim": re.compile(rf"(?:dims|broadcast_dimensions)\s*=\s*{_GIVEN}"),
     "dynamic_broadcast_in_dim": re.compile(rf"(?:dims|broadcast_dimensions)\s*=\s*{_GIVEN}"),
-    "dot_general": re.compile(r"(?:contracting_dims\s*=\s*\[[\d, ]*\]\s*x\s*|rhs_contracting_dimensions\s*=\s*)\[([\d, ]*)\]"),
+    "dot_general": re.compile(
+        r"(?:contracting_dims\s*=\s*\[[\d, ]*\]\s*x\s*|rhs_contracting_dimensions\s*=\s*)\[([\d, ]*)\]"
+    ),
 }
 
 
@@ -92,8 +95,9 @@ def broken_rule(op: QuantisedOp) -> str | None:
     if op.name in PLAIN:
         other = ": use uniform_quantize or uniform_dequantize" if op.name == "convert" else ""
         return f"stablehlo.{op.name} takes no quantised tensors{other}"
-    if op.name in _BY_TENSOR and (axis := next((e.quantised for e in tensors if e.quantised and e.quantised.axis is not None), None)):
-        return f"stablehlo.{op.name} takes one scale for a tensor, not one for every slice of dimension {axis.axis}"
+    axis = next((each.quantised.axis for each in tensors if each.quantised and each.quantised.axis is not None), None)
+    if op.name in _BY_TENSOR and axis is not None:
+        return f"stablehlo.{op.name} takes one scale for a tensor, not one for every slice of dimension {axis}"
     return _RULES.get(op.name, _nothing)(op)
 
 
@@ -130,7 +134,9 @@ def _added(op: QuantisedOp) -> str | None:
     axes = {each.quantised.axis for each in op.operands if each.quantised} - {None}
     made = {each.quantised.axis for each in op.results if each.quantised} - {None}
     if axes != made:
-        return f"stablehlo.add with scales by slices of {_axes(axes)} and a result by slices of {_axes(made)} (C5 to C7)"
+        return (
+            f"stablehlo.add with scales by slices of {_axes(axes)} and a result by slices of {_axes(made)} (C5 to C7)"
+        )
     return None
 
 
@@ -164,17 +170,23 @@ def _shaped(op: QuantisedOp) -> str | None:
     assert after is not None
     spread = op.name.endswith("broadcast_in_dim") and before.axis is not None and operand.sizes[before.axis] == "1"
     scales = before.scales if not spread else before.scales * len(after.scales)
-    if _without_axis(before, scales) != _without_axis(after, after.scales) or (before.axis is None) != (after.axis is None):
+    if _without_axis(before, scales) != _without_axis(after, after.scales) or (before.axis is None) != (
+        after.axis is None
+    ):
         return f"stablehlo.{op.name} {_changes(before, after)}: use uniform_quantize for that"
     if before.axis is None or after.axis is None:
         return None
     if op.name.endswith("reshape"):
-        ends = (slice(0, before.axis), slice(0, after.axis)), (slice(before.axis + 1, None), slice(after.axis + 1, None))
+        ends = (
+            (slice(0, before.axis), slice(0, after.axis)),
+            (slice(before.axis + 1, None), slice(after.axis + 1, None)),
+        )
         for old, new in ends:
-            if _count(operand.sizes[old]) != _count(result.sizes[new]) and None not in (_count(operand.sizes[old]), _count(result.sizes[new])):
+            counts = _count(operand.sizes[old]), _count(result.sizes[new])
+            if None not in counts and counts[0] != counts[1]:
                 return (
-                    f"stablehlo.{op.name} from scales by slices of dimension {before.axis} of {'x'.join(operand.sizes)} to those of "
-                    f"dimension {after.axis} of {'x'.join(result.sizes)}, which have other elements (C3)"
+                    f"stablehlo.{op.name} from scales by slices of dimension {before.axis} of {'x'.join(operand.sizes)} "
+                    f"to those of dimension {after.axis} of {'x'.join(result.sizes)}, which have other elements (C3)"
                 )
         return None
     if op.dims is None:
@@ -183,7 +195,10 @@ def _shaped(op: QuantisedOp) -> str | None:
     if op.name != "transpose" and before.axis < len(op.dims):
         goes = op.dims[before.axis]
     if goes is not None and goes != after.axis:
-        return f"stablehlo.{op.name} puts the slices that have scales in dimension {goes}, its result has them in dimension {after.axis}"
+        return (
+            f"stablehlo.{op.name} puts the slices that have scales in dimension {goes}, its result has them in "
+            f"dimension {after.axis}"
+        )
     return None
 
 
@@ -197,7 +212,10 @@ def _multiplied(op: QuantisedOp) -> str | None:
         return f"stablehlo.{op.name} whose left operand is quantised and whose right one is {rhs.element}: the right one must be"
     if (left is None) != (out is None):
         said = ("quantised", made.element) if left else (lhs.element, "quantised")
-        return f"stablehlo.{op.name} whose left operand is {said[0]} and whose result is {said[1]}: both must be quantised, or neither"
+        return (
+            f"stablehlo.{op.name} whose left operand is {said[0]} and whose result is {said[1]}: both must be quantised, "
+            "or neither"
+        )
     if left is not None and left.axis is not None:
         return f"stablehlo.{op.name} takes one scale for its left operand, not one for every slice of dimension {left.axis}"
     floats = {left.expressed if left else lhs.element, right.expressed, out.expressed if out else made.element}
@@ -216,7 +234,10 @@ def _multiplied(op: QuantisedOp) -> str | None:
                     f"those of its output features, dimension {feature}"
                 )
     if op.name == "dot_general" and op.dims is not None and right.axis in op.dims:
-        return f"stablehlo.dot_general sums over dimension {right.axis} of its right operand, whose slices have scales of their own (C16)"
+        return (
+            f"stablehlo.dot_general sums over dimension {right.axis} of its right operand, whose slices have scales of "
+            "their own (C16)"
+        )
     return None
 
 
@@ -241,7 +262,8 @@ def _reduced(op: QuantisedOp) -> str | None:
 
 
 _RULES: dict[str, Callable[[QuantisedOp], str | None]] = {
-    **dict.fromkeys(ALIKE, _alike), **dict.fromkeys(MOVING, _moved), **dict.fromkeys(PAIRED, _paired), **dict.fromkeys(SHAPING, _shaped),
+    **dict.fromkeys(ALIKE, _alike), **dict.fromkeys(MOVING, _moved), **dict.fromkeys(PAIRED, _paired),
+    **dict.fromkeys(SHAPING, _shaped),
     **dict.fromkeys(PRODUCTS, _multiplied), "add": _added, "reduce": _reduced, "reduce_window": _reduced,
     "uniform_quantize": _converted, "uniform_dequantize": _converted,
 }  # fmt: skip
@@ -291,7 +313,11 @@ def _pair(kind: tuple[str, str]) -> str:
 
 
 def _axes(found: set[int | None]) -> str:
-    return f"dimension {', '.join(map(str, sorted(each for each in found if each is not None)))}" if found else "no dimension"
+    return (
+        f"dimension {', '.join(map(str, sorted(each for each in found if each is not None)))}"
+        if found
+        else "no dimension"
+    )
 
 
 def _count(sizes: Sequence[str]) -> int | None:

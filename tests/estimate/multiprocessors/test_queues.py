@@ -55,4 +55,6 @@ def test_what_a_block_computes_meanwhile_hides_its_queue() -> None:
     """A phase that takes longer than its loads takes that."""
     load = Phase(least=5000, loads=1.0, waited=690, cached=2048.0, dram=2048.0)
     alone = play(BlockGrid(blocks=((1, (load,)),), resident=16, start=0.0), H200).cycles
-    assert play(BlockGrid(blocks=((132 * 4, (load,)),), resident=16, start=0.0), H200).cycles == pytest.approx(alone, rel=0.01)
+    assert play(BlockGrid(blocks=((132 * 4, (load,)),), resident=16, start=0.0), H200).cycles == pytest.approx(
+        alone, rel=0.01
+    )

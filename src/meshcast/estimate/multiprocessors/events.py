@@ -10,10 +10,10 @@ the next one of the grid, which is handed to the first SM with room. Within a ph
     sum of x dram   <= the memory's bytes a cycle over all SMs
 
 Who asks for a unit of its SM that is asked for too much is slowed by the same factor as the others there. Of L2 and memory each
-has the same share, as their requests take turns, and who asks for less leaves the rest to the others (max-min fair). Loads wait for a
-slice of L2, and for a channel of the memory where they miss, as long as the load of either makes them (`queues.py`). Rates
-change only when a block starts, ends a phase or leaves: these are the events. Waves, tails and what overlaps between blocks of an
-SM come out of them; nothing here knows of either.
+has the same share, as their requests take turns, and who asks for less leaves the rest to the others (max-min fair). Loads
+wait for a slice of L2, and for a channel of the memory where they miss, as long as the load of either makes them
+(`queues.py`). Rates change only when a block starts, ends a phase or leaves: these are the events. Waves, tails and what
+overlaps between blocks of an SM come out of them; nothing here knows of either.
 
 SMs whose blocks are at the same place are one class and simulated once; where the grid runs out in the middle of a class it
 is split. Where blocks are small an SM's residents are put together in bundles that start together (`BUNDLES` of them are left to
@@ -261,7 +261,7 @@ class _Play:
                 return
 
     def _rates(self) -> tuple[float, float, bool]:
-        """Rates of blocks: alone, then as far as their SM allows, then L2 and memory; bytes a cycle of both, whether any waits."""
+        """Rates of blocks: alone, then as far as their SM allows, then L2 and memory; bytes a cycle of both, if any waits."""
         now, port, cached = self.now, self.chip.port_bytes, 0.0
         for_slice, for_channel = self.waits
         waiting = False
@@ -274,7 +274,9 @@ class _Play:
                 phase = each.phases[each.place]
                 least = phase.least
                 if phase.loads and phase.cached:
-                    waited = phase.waited + phase.loads * (for_slice + min(1.0, phase.dram / phase.cached) * for_channel)
+                    waited = phase.waited + phase.loads * (
+                        for_slice + min(1.0, phase.dram / phase.cached) * for_channel
+                    )
                     if waited >= least:  # what else a phase does takes longer than its loads: queues are nothing to it
                         least, waiting = waited, True
                 each.rate = rate = 1 / max(least, phase.tensor, phase.shared, phase.issue, phase.cached / port, _TINY)

@@ -1,14 +1,16 @@
 """Queues before the slices of L2 and before the memory's channels: how long a load waits for others beside its latency.
 
 Addresses are hashed: a line belongs to one slice of L2 and to one channel of the memory, any with the same chance, so that lines
-come to each at random. A slice gives a line in `s = 128 B / (its bytes a cycle)`, always; a channel takes as long for its bytes, and
-`r` more where the line lies in another row of its bank than the one before, once for every `n` lines of a row: banks hide that from
-the bandwidth, not from those who wait. At a load `u` of either the mean wait is (Pollaczek 1930, Khinchine 1932)
+come to each at random. A slice gives a line in `s = 128 B / (its bytes a cycle)`, always; a channel takes as long for its
+bytes, and `r` more where the line lies in another row of its bank than the one before, once for every `n` lines of a row:
+banks hide that from the bandwidth, not from those who wait. At a load `u` of either the mean wait is (Pollaczek 1930,
+Khinchine 1932)
 
     w = u E[S^2] / (2 s (1 - u)),    E[S^2] = s^2 of a slice, ((n - 1) s^2 + (s + r)^2) / n of a channel.
 
-A hit waits for its slice, a miss for its slice and its channel. The load is what blocks ask for at the time (`events.py`): nearly none
-in small kernels, and 0.9 to 0.95 of the channels in a loop over gigabytes, where a load takes half as long again as it does alone.
+A hit waits for its slice, a miss for its slice and its channel. The load is what blocks ask for at the time (`events.py`):
+nearly none in small kernels, and 0.9 to 0.95 of the channels in a loop over gigabytes, where a load takes half as long again
+as it does alone.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LINE = 128  # bytes
-SLICE_BYTES = 512 * 1024  # that a slice holds: 40 MB in 80 slices of an A100 (its white paper); of others as much (ours)
-# Bytes a second of one channel (a pseudo-channel of HBM): 900 GB/s of a V100's 64, 2.04 TB/s of an A100's 80, 864 GB/s of an L40S's 24
-# of GDDR6, 4.8 TB/s of an H200's 192, 8 TB/s of a B200's 256 (JEDEC JESD235, JESD238, JESD250: channels of a stack or chip).
+SLICE_BYTES = (
+    512 * 1024
+)  # that a slice holds: 40 MB in 80 slices of an A100 (its white paper); of others as much (ours)
+# Bytes a second of one channel (a pseudo-channel of HBM): 900 GB/s of a V100's 64, 2.04 TB/s of an A100's 80, 864 GB/s of an
+# L40S's 24 of GDDR6, 4.8 TB/s of an H200's 192, 8 TB/s of a B200's 256 (JEDEC JESD235, JESD238, JESD250: channels of a stack
+# or chip).
 CHANNEL_RATES = {"Volta": 14.1e9, "Ampere": 25.5e9, "Ada Lovelace": 36e9, "Hopper": 25e9, "Blackwell": 31.3e9}
 UNKNOWN_RATE = CHANNEL_RATES["Hopper"]
 ROW_BYTES = 1024  # of a bank that are open at once, in one pseudo-channel (JESD235, JESD238)

@@ -1,8 +1,8 @@
 """Clocks of products on the digital array of cells, ours beside Stream's: python -m benchmarks.stream_cells --python PYTHON
 
 The layers of `benchmarks/cells.py` at 8 bits, each a convolution of 1 x 1 on one core with its buffer and a memory behind it.
-Stream (`pip install stream-dse six` in an environment of Python 3.12 or later) runs in a process of its own; what it says of a layer are
-the array's clocks, with stalls, and those of the whole with what is moved before and after (docs/low-bit.md).
+Stream (`pip install stream-dse six`, Python 3.12 or later) runs in a process of its own; what it says of a layer
+are the array's clocks, with stalls, and those of the whole with what is moved before and after (docs/low-bit.md).
 """
 
 from __future__ import annotations

@@ -55,8 +55,10 @@ Written by `python examples/cross_architecture/published.py RUNS.csv`; `examples
 cells. Every fidelity, on GPUs and TPUs: the speed of light (`roofline`), closed forms (`analytical`), simulators
 (`simulated`: thread blocks on a GPU's SMs, [gpu-simulator.md](gpu-simulator.md), folds on a TPU's systolic arrays,
 [systolic.md](systolic.md)), measured kernels (`profiled`), and the real compilers' kernels (`compiled`: XLA:GPU and libtpu,
-without the device). Where a fidelity has no answer, its cell says why. A time with a star is mostly another fidelity's that
-stood in, and has no part in errors and orders.
+without the device). Nobody measured all kernels of an A100, an H100, a B200 or a TPU v3: what was not is carried over from the
+nearest device that was, an H200 or TPU v4 (`extrapolated`, with wider intervals; [calibration.md](calibration.md)). Where a
+fidelity has no answer, its cell says why. A time with a star is mostly another fidelity's that stood in, and has no part in
+errors and orders.
 
 """
 

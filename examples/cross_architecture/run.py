@@ -49,11 +49,12 @@ By hand, and with a run folder of your own:
 
 `simulated` plays thread blocks on a GPU's SMs ([gpu-simulator.md](gpu-simulator.md)) and folds on a TPU's arrays
 ([systolic.md](systolic.md)); `profiled` stands on measurements, which there are of an H200's kernels and of single ops of
-TPU v4 and v6e ([tpu.md](tpu.md)).
+TPU v4 and v6e ([tpu.md](tpu.md)); on other devices they are carried over from the nearest of these
+([calibration.md](calibration.md)).
 
 Ratios and orders are within one fidelity. A time with a star is mostly another fidelity's that stood in, and has no part in
-orders and correlations. Of a device that nobody measured, or whose compiler is not installed, finer fidelities say
-nothing: their absence is listed at the end, and no other fidelity is put in their place. `compiled` on GPUs times the
+orders and correlations. Of a device whose compiler is not installed, or of whose maker nothing was measured, finer fidelities
+say nothing: their absence is listed at the end, and no other fidelity is put in their place. `compiled` on GPUs times the
 compiler's kernels by the best there is for each device: by measured kernels on the H200, by the model on the others; devices
 that are nearly equal may change places by that alone.
 

@@ -20,16 +20,16 @@ TANH, SHARDED = str(FIXTURES / "tanh.mlir"), str(FIXTURES / "sharded.mlir")
 
 
 def test_the_table_and_the_run_folder(meshcast: Meshcast) -> None:
-    answer = meshcast("compare", TANH, SHARDED, "--on", "tpu-v5e,h200,b200", "--fidelity", "roofline,profiled")
+    answer = meshcast("compare", TANH, SHARDED, "--on", "mi300x,h200,b200", "--fidelity", "roofline,profiled")
     assert answer.code == 0
     assert "tanh: step time" in answer.out
     assert "Does the order survive a change of fidelity?" in answer.out
-    assert "tpu-v5e" in answer.out
+    assert "mi300x" in answer.out
     assert "unsupported" in answer.out
     assert "nothing was measured on" in answer.out
     assert "wrote compare-tanh-and-1-more" in answer.err
     assert Path("compare-tanh-and-1-more", "plot.svg").read_text().startswith("<svg")
-    again = meshcast("compare", TANH, SHARDED, "--on", "tpu-v5e,h200,b200", "--fidelity", "roofline,profiled")
+    again = meshcast("compare", TANH, SHARDED, "--on", "mi300x,h200,b200", "--fidelity", "roofline,profiled")
     assert again.out == answer.out
     assert "12 of 12 answers from earlier runs" in again.err
 
@@ -79,8 +79,8 @@ def test_without_a_folder(meshcast: Meshcast) -> None:
         ((TANH, "--on", "h2000"), 4, "did you mean 'h200'"),
         ((TANH, "--on", "h200", "--fidelity", "rooflin"), 2, "did you mean 'roofline'"),
         ((TANH, "--on", ","), 2, "no device is given"),
-        ((TANH, "--on", "tpu-v5e", "--fidelity", "profiled"), 4, "nothing was measured on tpu-v5e"),
-        ((TANH, "--on", "h200,tpu-v5e", "--fidelity", "profiled"), 0, "nothing was measured on tpu-v5e"),
+        ((TANH, "--on", "mi300x", "--fidelity", "profiled"), 4, "nothing was measured on mi300x"),
+        ((TANH, "--on", "h200,mi300x", "--fidelity", "profiled"), 0, "nothing was measured on mi300x"),
         ((TANH, TANH, "--on", "h200"), 2, "named twice"),
         ((TANH,), 2, "--on"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from meshcast.estimate.profiled import Interpolator, InterpolatorRow, Profiled, 
 from meshcast.estimate.profiled.interpolator import load, reference_digest, shipped
 from meshcast.estimate.profiled.reference import FixedCost
 from meshcast.estimate.profiled.silicon import silicon_rows
-from meshcast.estimate.profiled.sources import digested_files, given_kernels, measured_kernels
+from meshcast.estimate.profiled.sources import digested_files, given_kernels, measured_kernels, why_not_measured
 from meshcast.hardware import Device, load_device
 from meshcast.lower import Kernel
 from tests.estimate.conformance import check_conformance, gemm, pass_over
@@ -220,10 +221,26 @@ class TestPrediction:
 
     def test_nothing_measured_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(silicon, "installed", lambda: False)
-        with pytest.raises(UnsupportedError, match="nothing was measured on h100-sxm") as raised:
-            self.add(tmp_path, on="h100-sxm", fidelity="profiled")
+        with pytest.raises(UnsupportedError, match="nothing was measured on mi300x") as raised:
+            self.add(tmp_path, on="mi300x", fidelity="profiled")
         assert "--profile" in str(raised.value)
-        assert "silicon" in str(raised.value)
+        assert "silicon" in str(why_not_measured(Device.load("h100-sxm")))
+
+    def test_what_was_measured_on_a_sibling_is_carried_over(self, tmp_path: Path) -> None:
+        """With the reference model of the device itself, a wider interval, and never as measured; `auto` has no part in it."""
+        path = tmp_path / "add.mlir"
+        path.write_text(FUNCTION)
+        options = Options(on="h100-sxm", fidelity="profiled", lowering="modelled", levers=False)
+        carried, own = predict(path, options), predict(path, options.having(on="h200"))
+        assert carried.provenance.extrapolated == pytest.approx(1.0)
+        assert any("carried over from h200" in note for note in carried.warnings)
+        assert carried.step_time_s is not None
+        assert own.step_time_s is not None
+        assert carried.interval_s
+        assert own.interval_s
+        spans = [math.log(each.interval_s[1] / each.interval_s[0]) for each in (carried, own) if each.interval_s]
+        assert spans[0] > spans[1]
+        assert predict(path, options.having(fidelity="auto")).provenance.extrapolated == 0
 
 
 @pytest.fixture

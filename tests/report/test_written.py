@@ -87,13 +87,13 @@ def test_a_report_of_a_call_tells_the_command_that_asks_the_same(program: Path, 
 
 def test_a_fidelity_without_an_answer_says_why_in_one_line(program: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.html"
-    options = package.Options(on="h100-sxm", fidelity="roofline", lowering="modelled", levers=False)
+    options = package.Options(on="mi300x", fidelity="roofline", lowering="modelled", levers=False)
     package.write_report(program, out, options, fidelities=("profiled",))
     sections = _data(out)["sections"]
     assert isinstance(sections, dict)
     name, *_, note = sections["fidelities"]["answers"]["rows"][1]
     assert name == "profiled"
-    assert "nothing was measured on h100-sxm" in note
+    assert "nothing was measured on mi300x" in note
     assert "; to have it: " in note
     assert "\n" not in note
 

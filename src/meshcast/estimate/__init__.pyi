@@ -73,10 +73,13 @@ from meshcast.estimate.power import Values as Values
 from meshcast.estimate.power import ValueShares as ValueShares
 from meshcast.estimate.power import power_limit as power_limit
 from meshcast.estimate.power import settled_clock as settled_clock
+from meshcast.estimate.profiled.carried import carried_kernels as carried_kernels
+from meshcast.estimate.profiled.carried import carried_note as carried_note
 from meshcast.estimate.profiled.estimator import Profiled as Profiled
 from meshcast.estimate.profiled.interpolator import Interpolator as Interpolator
 from meshcast.estimate.profiled.interpolator import InterpolatorRow as InterpolatorRow
 from meshcast.estimate.profiled.interpolator import build_interpolator as build_interpolator
+from meshcast.estimate.profiled.interpolator import shipped_devices as shipped_devices
 from meshcast.estimate.profiled.reference import reference_model as reference_model
 from meshcast.estimate.profiled.silicon import slowdown_in_its_run as slowdown_in_its_run
 from meshcast.estimate.profiled.sources import given_kernels as given_kernels

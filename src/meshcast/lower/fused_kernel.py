@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from meshcast.base import copier
 from meshcast.lower.access import Member, Transposes, cuts, fetched_shares
@@ -151,7 +151,11 @@ def fused_kernel(
         read_bytes=sum(sizes),
         fetched_bytes=int(sum(fetched)),
         touched_bytes=sum([min(int(size), tensors[value].bytes) for value, size in zip(read, fetched, strict=False)]),
-        stored_bits=_stored_bits(product, members, tensors) if product is not None else (),
+        stored_bits=_stored_bits(product, members, tensors)
+        if product is not None
+        else _spread_bits(members, inside, tensors)
+        if kind is KernelKind.REDUCTION
+        else (),
         pieces=_pieces(root, members, tensors) if len(made) == 1 and "joined" in flags else (),
         written_bytes=sum([op.cost.written_bytes for op, _ in roots]),
         reads=tuple(read),
@@ -188,6 +192,16 @@ def _stored_bits(product: Op, members: Sequence[Member], tensors: Sequence[Tenso
             bits = min(bits, element_bytes(tensors[value].dtype) * 8)
         found.append(int(bits))
     return tuple(found)
+
+
+def _spread_bits(members: Sequence[Member], inside: Set[int], tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """Bits of packed integers that a reduction reads from memory and spreads out, each to be unpacked for every sum it is in."""
+    names = {op.name.rpartition(".")[2] for op, _ in members}
+    if "broadcast_in_dim" not in names:
+        return ()
+    read = {value for _, operands in members for value in operands if value not in inside}
+    kinds = [tensors[value].dtype for value in sorted(read) if element_bytes(tensors[value].dtype) < 1]
+    return tuple(int(element_bytes(dtype) * 8) for dtype in kinds if _integer(dtype))
 
 
 def _integer(dtype: str) -> bool:

@@ -172,7 +172,8 @@ class Kernel:
     fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`lower.access`)
     touched_bytes: int = 0  # of them, those of different sectors
     halves: tuple[int, int] | None = None  # bytes of f16 that it reads and writes (`lower.halves`)
-    stored_bits: tuple[int, ...] = ()  # of a product of integers: of its operands, before they are widened to its type
+    # Of a product of integers, its operands' before they are widened to its type; of a sum, those that it spreads out.
+    stored_bits: tuple[int, ...] = ()
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
     warps: int = 0  # that share them
     programs: int = 0  # that cover the result, where the compiler told the sides of its tiles

@@ -150,9 +150,10 @@ def _with_unpacked_operands(
     if tuple(operands) == op.operands:
         return op
     geometry = replace(product, lhs_dtype=types[0], rhs_dtype=types[1])
+    dtype = max(types, key=element_bytes)  # a unit for the wider of both multiplies them where there is one
     return replace(
         op,
         operands=tuple(operands),
         equal=(),
-        cost=replace(op.cost, operand_bytes=tuple(moved), geometry=geometry),
+        cost=replace(op.cost, operand_bytes=tuple(moved), geometry=geometry, dtype=dtype),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,15 +11,18 @@ from meshcast.estimate import (
     MODELLED_KINDS,
     Estimator,
     Profiled,
+    carried_kernels,
+    carried_note,
     estimator_names,
     given_kernels,
     load_estimator,
     load_simulator,
     measured_kernels,
+    shipped_devices,
     takes_lines,
     why_not_measured,
 )
-from meshcast.hardware import Device
+from meshcast.hardware import WHAT_IF_MARK, Device
 from meshcast.lower import Lowering, choose_lowering
 from meshcast.options.estimate_options import EstimateOptions
 from meshcast.options.options import Options
@@ -135,6 +139,14 @@ def left_to_compiler(options: Options) -> Options:
     return options.having(overlap="")
 
 
+@functools.cache  # one estimator a device: what it has answered is kept
+def _carried(device: Device) -> Profiled | None:
+    """Kernels of other devices beside what was measured on one; None where there are none, or all sorts were measured on it."""
+    if device.name in shipped_devices() or WHAT_IF_MARK in device.name or not carried_kernels(device):
+        return None
+    return Profiled(measured_kernels, carried_kernels)
+
+
 def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator, ...], tuple[str, ...]]:
     """The chain that a fidelity stands for on a device, and what the prediction should say about it.
 
@@ -158,6 +170,10 @@ def chosen_estimators(options: Options, device: Device) -> tuple[tuple[Estimator
         simulated = load_simulator(options.estimate.simulator, device, lines)
         return (simulated, *(load_estimator(name) for name in names[1:])), ()
     if options.estimate.profile is None:
+        if fidelity == "profiled" and (carried := _carried(device)) is not None:
+            return (carried, *(load_estimator(name) for name in names[1:])), (
+                carried_note(device, measured_kernels(device)),
+            )
         if fidelity == "profiled" and measured_kernels(device) is None:
             raise why_not_measured(device)
         return tuple(load_estimator(name) for name in names), ()

@@ -21,7 +21,7 @@ from meshcast.programs.constants import shortened
 from meshcast.programs.probe import clean_bytecode, hlo_to_stablehlo, probe_text
 from meshcast.programs.profiles import HEAD, refuse_profile
 from meshcast.programs.program import Program, argument_names, from_module
-from meshcast.programs.quantised import has_quantised_types, without_quantised_types
+from meshcast.programs.quantised import has_quantised_types, with_integers
 from meshcast.programs.reading_ahead import BYTECODE
 
 SIZE_LIMIT_VARIABLE = "MESHCAST_MAX_MODULE_BYTES"
@@ -111,11 +111,14 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
 
         local = hlo_text.is_partitioned(text)
         text = hlo_to_stablehlo(text, where=where)
+    notes: tuple[str, ...] = ()
     if has_quantised_types(text):
-        text = without_quantised_types(text, where=where)
+        text, notes = with_integers(text, where=where)
     probe_text(text, where=where)
     module = mlir.parse_module(text, where=where)
-    return _finish(module, name=name, where=where, digest=digest, dims=dims, local=local, text=text)
+    return replace(
+        _finish(module, name=name, where=where, digest=digest, dims=dims, local=local, text=text), notes=notes
+    )
 
 
 def _raw_limit() -> int:

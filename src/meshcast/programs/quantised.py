@@ -7,7 +7,9 @@ text is rewritten before it is parsed, so that every stage after it sees what ha
 - `uniform_quantize` divides by the scale, adds the zero point, clamps to the stored range, rounds and converts, and
   `uniform_dequantize` converts, subtracts the zero point and multiplies by the scale, as the specification defines them and
   StableHLO's own `stablehlo-legalize-quant-to-math` writes them; a zero point of 0 takes no op;
-- products and convolutions of quantised operands are sums of integers in i32, operands of two widths widened to the wider. Where
+- products and convolutions of quantised operands are sums of integers in i32, operands of two widths widened to the wider, and
+  those of matrices to bytes at least: a conversion that stands before a product is part of it where the unit takes fewer bits
+  (`lower/narrow_weights.py`), and of plain `i4` by `i4` XLA's GPU compiler makes no product at all (`lower/products.py`). Where
   their result is stored in fewer bits the sums are quantised: converted to floats, and on as above. Beside a float operand
   the quantised one stands for its floats;
 - other arithmetic is carried out on the numbers that the integers stand for: converted, computed, converted back. The larger or
@@ -23,9 +25,21 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from meshcast.base import InputError, UnsupportedError
-from meshcast.programs.quantised_types import MARK, NoIntegersError, QuantisedType, closing, cut, quantised_type
+from meshcast.programs.quantised_rules import QuantisedOp, TypedTensor, broken_rule, same_type, told_dims, two_widths
+from meshcast.programs.quantised_text import (
+    as_float,
+    bits_of,
+    element_type,
+    quantised_in,
+    sizes_of,
+    split_types,
+    with_element,
+    without_comment,
+)
+from meshcast.programs.quantised_types import MARK, NoIntegersError, QuantisedType, closing, quantised_type
 
 ACCUMULATOR = "i32"
+BYTE = "i8"
 PRODUCTS = frozenset({"dot_general", "dot", "convolution"})
 ORDERED = frozenset({"maximum", "minimum", "clamp"})
 REDUCING = frozenset({"add", "multiply", "maximum", "minimum"})
@@ -36,10 +50,10 @@ ARITHMETIC = ORDERED | {
 }  # fmt: skip
 CONVERSIONS = frozenset({"uniform_quantize", "uniform_dequantize"})
 _ALIAS = re.compile(r"^(![\w$]+)[ \t]*=", re.MULTILINE)
-_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//.*')
 _OP = re.compile(r'^(\s*)(%[\w$.#:-]+)\s*=\s*("?)stablehlo\.(\w+)"?(.*)$', re.DOTALL)
 _SHAPE = re.compile(r"tensor<((?:(?:\d+|\?)x)*)$")
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_ARGUMENT = re.compile(r"(%[\w$.-]+):\s*(tensor<[^%]*?!quant[^%]*)")
 _LOCATION = re.compile(r"\s+loc\([^\n]*\)\s*$")
 
 
@@ -49,18 +63,23 @@ def has_quantised_types(text: str) -> bool:
 
 
 def without_quantised_types(text: str, *, where: str) -> str:
-    """The text with integers in place of quantised types.
+    """The text with integers in place of quantised types (`with_integers`)."""
+    return with_integers(text, where=where)[0]
+
+
+def with_integers(text: str, *, where: str) -> tuple[str, tuple[str, ...]]:
+    """The text with integers in place of quantised types, and what is in it that the specification does not know.
 
     Raises:
-        InputError: A type is none that the specification knows, or an op on one cannot be read.
+        InputError: A type is none that the specification knows, or an op on one is forbidden or cannot be read.
         UnsupportedError: A type of the dialect that holds no integers yet (`!quant.any`, `!quant.calibrated`).
     """
-    text = "\n".join(map(_without_comment, text.split("\n")))
+    text = "\n".join(map(without_comment, text.split("\n")))
     text = _spelled_out(text)
     writer = _Writer(where)
     # Ops that one has become stand on its line, so that what a parser says of a line is about the line that was written.
     made = (" ".join(writer.lines(line, number)) for number, line in enumerate(text.split("\n"), 1))
-    return "\n".join(line.replace("\n", " ") for line in made)
+    return "\n".join(line.replace("\n", " ") for line in made), tuple(writer.notes)
 
 
 def _spelled_out(text: str) -> str:
@@ -85,17 +104,23 @@ class _Writer:
         self._where = where
         self._line = 0
         self._made = 0
+        self._types: dict[str, tuple[TypedTensor, int]] = {}  # of quantised values, and the lines that say so
+        self.notes: dict[str, None] = {}
 
     def lines(self, line: str, number: int) -> Iterator[str]:
+        if "func.func" in line:
+            self._types.clear()
         if MARK not in line:
             yield line
             return
         self._line = number
+        self._note_arguments(line)
         found = _OP.match(line)
         if found is None:
             yield self._stored(line)
             return
         indent, result, quote, op, rest = found.groups()
+        self._check(result, op, rest)
         if op in CONVERSIONS:
             yield from self._conversion(indent, result, rest)
         elif op in PRODUCTS:
@@ -104,6 +129,47 @@ class _Writer:
             yield from self._arithmetic(indent, result, op, rest)
         else:
             yield self._stored(line)
+
+    def _note_arguments(self, line: str) -> None:
+        """Keeps the types of a function's, or a block's, arguments."""
+        for name, kind in _ARGUMENT.findall(line):
+            end = closing(kind, 0)
+            self._types[name] = (self._typed(kind[:end] if end > 0 else kind), self._line)
+
+    def _check(self, result: str, op: str, rest: str) -> None:
+        """Refuses what the specification forbids, where all types of an op stand on its line."""
+        self._stored(rest)  # the types themselves are checked first
+        try:
+            operands, kinds, made, _ = self._signature(rest)
+        except InputError:
+            return  # the types of a region's op stand behind it
+        listed = list(split_types(made.removeprefix("(").removesuffix(")")))
+        if " -> " not in rest and len(listed) > 1:  # a type for each, or a predicate's and that of both values
+            kinds = [listed[0], *listed[1:] * 2] if op == "select" else listed
+            listed = listed[1:] if op == "select" else listed
+        taken = [self._typed(kind.strip()) for kind in kinds]
+        results = [self._typed(kind.strip()) for kind in listed]
+        for name, said in zip(operands, taken, strict=False):
+            known, line = self._types.get(name, (None, 0))
+            if known is not None and not same_type(known.quantised, said.quantised):
+                raise self._bad(f"{name} is read in another quantised type than line {line} says it has")
+        found = QuantisedOp(name=op, operands=taken, results=results, dims=told_dims(op, rest))
+        if (broken := broken_rule(found)) is not None:
+            raise self._bad(broken)
+        if (widths := two_widths(found)) is not None:
+            note = f"stablehlo.{op} of {widths[0]} and {widths[1]}: the specification has products of one storage type alone"
+            self.notes.setdefault(f"{note}; the narrower operand is widened as it is read")
+        if len(results) == 1 and results[0].quantised is not None:
+            self._types[result] = (results[0], self._line)
+
+    def _typed(self, tensor: str) -> TypedTensor:
+        found = quantised_in(tensor)
+        element = found or element_type(tensor)
+        return TypedTensor(
+            sizes=tuple(sizes_of(tensor.partition("!")[0])),
+            element=element,
+            quantised=self._parsed(found) if found else None,
+        )
 
     def _conversion(self, indent: str, result: str, rest: str) -> Iterator[str]:
         (value, *_), (kind, *_), made, location = self._signature(rest)
@@ -121,22 +187,25 @@ class _Writer:
         end = f"{location}\n"
         has_floats = any(MARK not in kind for kind in types)
         both = [self._expressed(kind) if has_floats else self._stored(kind) for kind in types]
-        wide = max(map(_element, both), key=_bits)
+        wide = max(map(element_type, both), key=bits_of)
+        multiplied = (
+            BYTE if not has_floats and "dot" in op and bits_of(wide) < bits_of(BYTE) and wide[0] == BYTE[0] else wide
+        )
         head, text = rest[: self._types_at(rest)], ""
         for index, (value, kind) in enumerate(zip(operands, types, strict=True)):
             if has_floats and MARK in kind:
                 lines, widened = self._meant(indent, value, kind, end)
-            elif _element(both[index]) != wide and not has_floats:
+            elif element_type(both[index]) != multiplied and not has_floats:
                 lines, widened = self._to(
-                    indent, "convert", (value,), (both[index],), _with_element(both[index], wide), end
+                    indent, "convert", (value,), (both[index],), with_element(both[index], multiplied), end
                 )
-                both[index] = _with_element(both[index], wide)
+                both[index] = with_element(both[index], multiplied)
             else:
                 continue
             text += lines
             head = re.sub(rf"{re.escape(value)}(?![\w$.#-])", widened, head, count=1)
         stored = self._stored(made)
-        summed = self._expressed(made) if has_floats else _with_element(stored, ACCUMULATOR)
+        summed = self._expressed(made) if has_floats else with_element(stored, ACCUMULATOR)
         sums = result if summed == stored else self._name()
         text += f"{indent}{sums} = {op}{head} : ({', '.join(both)}) -> {summed}{end}"
         if sums != result and MARK in made:
@@ -149,9 +218,7 @@ class _Writer:
         operands, types, made, location = self._signature(rest)
         end = f"{location}\n"
         scalar = "x" not in made.partition("!")[0]
-        if (op in ORDERED and len({_quantised_in(kind) for kind in (*types, made)}) == 1) or (
-            op in REDUCING and scalar
-        ):
+        if (op in ORDERED and len({quantised_in(kind) for kind in (*types, made)}) == 1) or (op in REDUCING and scalar):
             # Of integers themselves: their order is that of the numbers; and of the scalars that reductions are told by.
             kinds = [self._stored(kind) for kind in types]
             yield self._to(indent, op, operands, kinds, self._stored(made), location, result)[0]
@@ -211,12 +278,12 @@ class _Writer:
 
     def _constant(self, indent: str, values: Sequence[str], of: QuantisedType, made: str, end: str) -> tuple[str, str]:
         """A number for all elements, or one for every slice of the axis; of blocks in several dimensions the first one."""
-        sizes = _sizes(made)
+        sizes = sizes_of(made)
         if of.axis is not None and (of.axis >= len(sizes) or sizes[of.axis] not in ("?", str(len(values)))):
             raise self._bad(f"{len(values)} scales for dimension {of.axis} of {made}")
         by_slice = of.axis is not None and sizes[of.axis] != "?"
         kind = f"tensor<{f'{len(values)}x' if by_slice else ''}{of.expressed}>"
-        told = f"[{', '.join(map(_float, values))}]" if by_slice else _float(values[0])
+        told = f"[{', '.join(map(as_float, values))}]" if by_slice else as_float(values[0])
         name, spread = self._name(), self._name()
         dims = f"[{of.axis}]" if by_slice else "[]"
         return (
@@ -225,7 +292,7 @@ class _Writer:
         ), spread
 
     def _type_in(self, tensor: str) -> QuantisedType:
-        return self._parsed(_quantised_in(tensor))
+        return self._parsed(quantised_in(tensor))
 
     def _signature(self, rest: str) -> tuple[list[str], list[str], str, str]:
         """(operands, their types, the result's type, the location) of an op on one line."""
@@ -238,7 +305,7 @@ class _Writer:
         taken, arrow, made = types.partition(" -> ")
         if not arrow:
             return operands, [types] * len(operands), types, location[0] if location else ""
-        kinds = [kind.strip() for kind in _split(taken.strip().removeprefix("(").removesuffix(")"))]
+        kinds = [kind.strip() for kind in split_types(taken.strip().removeprefix("(").removesuffix(")"))]
         if len(kinds) != len(operands) or not operands:
             raise self._bad(f"{len(operands)} operands and {len(kinds)} types of them")
         return operands, kinds, made.strip(), location[0] if location else ""
@@ -308,47 +375,3 @@ class _Writer:
         return InputError(
             said, where=f"{self._where}:{self._line}", fix="see StableHLO's specification, quantised types"
         )
-
-
-def _split(types: str) -> Iterator[str]:
-    while types:
-        first, _, types = cut(types, ",")
-        yield first
-
-
-def _element(tensor: str) -> str:
-    """`i8` of `tensor<4x8xi8>`."""
-    return tensor.removesuffix(">").rpartition("x")[2].rpartition("<")[2]
-
-
-def _with_element(tensor: str, element: str) -> str:
-    return tensor.removesuffix(_element(tensor) + ">") + element + ">"
-
-
-def _bits(element: str) -> int:
-    return int(re.sub(r"\D", "", element) or 0)
-
-
-def _quantised_in(tensor: str) -> str:
-    """The quantised element type of a tensor's; empty where it has none."""
-    start = tensor.find(MARK)
-    return tensor[start : closing(tensor, start)] if start >= 0 else ""
-
-
-def _sizes(tensor: str) -> list[str]:
-    """`4` and `8` of `tensor<4x8xf32>`."""
-    return tensor.partition("<")[2].split("x")[:-1]
-
-
-def _float(number: str) -> str:
-    """A float as MLIR reads it: with a point."""
-    digits, mark, exponent = number.lower().lstrip("+").partition("e")
-    return f"{digits if '.' in digits else f'{digits}.0'}{mark}{exponent}"
-
-
-def _without_comment(line: str) -> str:
-    """A line up to `//`, but for that in a string."""
-    if "//" not in line:
-        return line
-    comment = next((found for found in _STRING_OR_COMMENT.finditer(line) if found[0].startswith("//")), None)
-    return line if comment is None else line[: comment.start()].rstrip()

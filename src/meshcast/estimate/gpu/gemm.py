@@ -28,6 +28,7 @@ UNPACKING = 9 / 8
 UNPACKED_TILE = 128  # rows or columns of the other operand
 TRITON_TILE = 64  # likewise, of products that Triton's autotuner picks for operands which it turns or widens
 SUM_BYTES = 4  # of a sum of bytes
+BYTE_BITS = 8
 _UNIT_BYTES = {"i8": 1.0, "i4": 0.5, "f8": 1.0, "f4": 0.5}  # of an operand, by the type that a unit takes
 
 
@@ -41,6 +42,7 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _multiply_and_reduce(kernel, shape, machine)
     if shape.groups == 1 and is_elemental(shape):
         return looped(elemental_demand(kernel, shape, machine), machine)
+    shape = as_stored(kernel, shape)
     product = _tiled(kernel, shape, rate, machine)
     work = packed_time(product, machine)
     if is_tiny(shape):
@@ -60,12 +62,23 @@ def sums_products(kernel: Kernel, shape: Gemm) -> bool:
     return is_summed(shape) and not kernel.tile
 
 
+def as_stored(kernel: Kernel, shape: Gemm) -> Gemm:
+    """The product with the types that its integers are read in, where a compiler's fusion widens them on the way in."""
+    if len(kernel.stored_bits) != 2 or min(kernel.stored_bits) >= BYTE_BITS or element_bytes(shape.lhs_dtype) != 1:
+        return shape
+    kinds = [
+        f"i{bits}" if bits < BYTE_BITS else kind
+        for bits, kind in zip(kernel.stored_bits, (shape.lhs_dtype, shape.rhs_dtype), strict=True)
+    ]
+    return replace(shape, lhs_dtype=kinds[0], rhs_dtype=kinds[1])
+
+
 def gemm_product(kernel: Kernel, machine: GpuMachine) -> TiledProduct | None:
     """The product that `gemm` asks about; None where it has no tiles, or none of this shape."""
     shape = kernel.geometry
     if not isinstance(shape, Gemm) or sums_products(kernel, shape) or (shape.groups == 1 and is_elemental(shape)):
         return None
-    return _tiled(kernel, shape, matrix_rate(kernel, machine.device), machine)
+    return _tiled(kernel, as_stored(kernel, shape), matrix_rate(kernel, machine.device), machine)
 
 
 def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> TiledProduct:

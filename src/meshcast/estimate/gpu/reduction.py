@@ -90,10 +90,13 @@ def reduction_instructions(kernel: Kernel, machine: GpuMachine) -> float:
 
     A load and its address for each element of a row of few, but no more than what a row's lanes take to load by vectors, exchange
     their sums and write one result: so many instructions a row of f32 numbers, and half as many of 16 bits, of which a thread
-    loads twice as many at once.
+    loads twice as many at once. Packed integers that are spread out are unpacked anew for every sum that they are part of,
+    with as many instructions as a product's tiles take for it.
     """
     issued = instructions(kernel, machine, machine.parameters.reduction_instructions)
     shape = kernel.geometry
+    if kernel.stored_bits and isinstance(shape, Reduction):
+        issued += len(kernel.stored_bits) * machine.parameters.unpacking_instructions * math.prod(shape.shape)
     if isinstance(shape, Reduction) and 0 < math.prod(shape.shape[d] for d in shape.dims) <= NARROW and shape.dims:
         row = math.prod(shape.shape[d] for d in shape.dims)
         wide = min(1.0, element_bytes(kernel.dtype) / F32_BYTES)

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from meshcast.estimate.gpu.machine import EARLIER, GENERATIONS, GpuArchitecture
 from meshcast.estimate.multiprocessors.parameters import CACHE_READS, LATENCIES, UNKNOWN_LATENCY, Latency, SmParameters
+from meshcast.estimate.multiprocessors.queues import Station, channels, slices
 from meshcast.hardware import Core, Device
 
 # That an SM takes from L2 in a cycle: as much as a slice of L2 gives (A100 white paper: 5,120 bytes a clock from 80 slices). None
@@ -56,6 +57,21 @@ class Chip:
     def memory_bytes(self) -> float:
         """Bytes read from memory."""
         return self.device.memory_bandwidth * self.parameters.memory_share / self.clock
+
+    @cached_property
+    def slices(self) -> Station:
+        """Of L2."""
+        return slices(self.device.cache_reach, self.cache_bytes)
+
+    @cached_property
+    def channels(self) -> Station:
+        """Of the memory."""
+        return channels(self.device.architecture, self.device.memory_bandwidth, self.clock)
+
+    def queued(self, cached: float, dram: float) -> tuple[float, float]:
+        """Cycles that a line waits for its slice, and one that misses for its channel, at so many bytes a cycle of either."""
+        nominal = self.memory_bytes / self.parameters.memory_share
+        return self.slices.wait(cached / self.cache_bytes), self.channels.wait(dram / nominal)
 
     def dram_bytes(self, read: float, written: float) -> float:
         """Bytes of memory traffic, in bytes read."""

@@ -3,16 +3,17 @@
 An SM holds up to `resident` blocks. A block waits for its SM's launch unit, goes through its phases and makes room for
 the next one of the grid, which is handed to the first SM with room. Within a phase a block proceeds at `x` phases a cycle:
 
-    x <= 1 / least                       alone
+    x <= 1 / least                       alone; where it waits for loads, those take as long as their queues make them
     sum of x tensor (shared, issue) <= 1          over the blocks of one SM
     sum of x cached <= 64 bytes                   over the blocks of one SM
     sum of x cached <= L2's bytes a cycle         over all SMs
     sum of x dram   <= the memory's bytes a cycle over all SMs
 
 Who asks for a unit of its SM that is asked for too much is slowed by the same factor as the others there. Of L2 and memory each
-has the same share, as their requests take turns, and who asks for less leaves the rest to the others (max-min fair). Rates
-change only when a block starts, ends a phase or leaves: these are the events. Waves, tails and what overlaps between blocks of an
-SM come out of them; nothing here knows of either.
+has the same share, as their requests take turns, and who asks for less leaves the rest to the others (max-min fair). Loads
+wait for a slice of L2, and for a channel of the memory where they miss, as long as the load of either makes them
+(`queues.py`). Rates change only when a block starts, ends a phase or leaves: these are the events. Waves, tails and what
+overlaps between blocks of an SM come out of them; nothing here knows of either.
 
 SMs whose blocks are at the same place are one class and simulated once; where the grid runs out in the middle of a class it
 is split. Where blocks are small an SM's residents are put together in bundles that start together (`BUNDLES` of them are left to
@@ -32,6 +33,8 @@ BUNDLES = 4  # of blocks on an SM that are followed apart
 STEADY = 0.01  # relative difference between the paces of waves from which on they count as equal
 ALIKE = 3  # waves of one pace before others are skipped
 LONG = 64  # waves that tell the pace where it goes up and down, after a quarter of them
+MOST_ROUNDS = 2  # in which waits and rates are brought together; the next event goes on from there
+AGREED = 0.1  # of a miss's latency: waits that differ by less are taken
 KEPT_WAVES = 2  # that are played after a skip
 _TINY = 1e-9
 
@@ -115,6 +118,7 @@ class _Play:
         self.classes = [_SmClass(chip.sms)]
         self.now, self.events = 0.0, 0
         self.tensor = self.issue = self.cached = self.dram = 0.0
+        self.waits = (0.0, 0.0)  # of a line for its slice, and for its channel
         self.marks: list[tuple[float, int, float, float, float, float]] = []  # of waves: when, kind, and what was used
 
     def run(self) -> Played:
@@ -207,54 +211,80 @@ class _Play:
         for sms in self.classes:
             for each in sms.residents:
                 at = each.ready - now if each.ready > now else each.left / each.rate
-                soonest = min(soonest, at)
+                if at < soonest:
+                    soonest = at
         if soonest == math.inf:
             return False
         self.events += 1
-        self._use(soonest)
         self.now = now + soonest
-        for sms in list(self.classes):
-            ended = 0
+        all_ended: list[tuple[_SmClass, int]] = []
+        tensor = issue = cached = dram = 0.0
+        for sms in self.classes:
+            ended, alike = 0, sms.sms
             for each in sms.residents:
                 if each.ready > now:
                     continue  # was still to start
-                each.left -= each.rate * soonest
+                done = each.rate * soonest
+                phase, used = each.phases[each.place], done * alike
+                tensor += phase.tensor * used
+                issue += phase.issue * used
+                cached += phase.cached * used
+                dram += phase.dram * used
+                each.left -= done
                 if each.left <= _TINY:
                     each.place, each.left = each.place + 1, 1.0
                     ended += each.place == len(each.phases)
             if ended:
                 sms.residents = [each for each in sms.residents if each.place < len(each.phases)]
-                for _ in range(ended):
-                    self._hand_out(sms)
+                all_ended.append((sms, ended))
+        self.tensor, self.issue = self.tensor + tensor, self.issue + issue
+        self.cached, self.dram = self.cached + cached, self.dram + dram
+        for sms, ended in all_ended:
+            for _ in range(ended):
+                self._hand_out(sms)
         return True
 
-    def _use(self, cycles: float) -> None:
-        """Adds up what is used until the next event."""
-        now = self.now
-        for sms in self.classes:
-            for each in sms.residents:
-                if each.ready <= now:
-                    phase, done = each.phases[each.place], each.rate * cycles * sms.sms
-                    self.tensor += phase.tensor * done
-                    self.issue += phase.issue * done
-                    self.cached += phase.cached * done
-                    self.dram += phase.dram * done
-
     def _share(self) -> None:
-        """Rates of all blocks that run: alone, then as far as their SM allows, then L2 and memory."""
+        """Rates of all blocks that run, at the waits that they make for each other.
+
+        Queues that are longer slow blocks down, and blocks that are slower leave shorter queues: halfway between what was taken
+        and what comes of it, until both agree.
+        """
+        for _ in range(MOST_ROUNDS):
+            cached, dram, waiting = self._rates()
+            if not waiting:
+                return
+            taken = self.waits
+            found = self.chip.queued(cached, dram)
+            self.waits = (taken[0] + found[0]) / 2, (taken[1] + found[1]) / 2
+            if abs(found[1] - taken[1]) + abs(found[0] - taken[0]) <= AGREED * self.chip.latency.memory:
+                return
+
+    def _rates(self) -> tuple[float, float, bool]:
+        """Rates of blocks: alone, then as far as their SM allows, then L2 and memory; bytes a cycle of both, if any waits."""
         now, port, cached = self.now, self.chip.port_bytes, 0.0
+        for_slice, for_channel = self.waits
+        waiting = False
         users: list[tuple[int, _Resident, Phase]] = []
         for sms in self.classes:
             running = [each for each in sms.residents if each.ready <= now]
             tensor = shared = issue = moved = 0.0
+            alone = len(running) == 1  # no other asks for its SM's units, and none alone for more than there is
             for each in running:
                 phase = each.phases[each.place]
-                alone = max(phase.least, phase.tensor, phase.shared, phase.issue, phase.cached / port, _TINY)
-                each.rate = rate = 1 / alone
-                tensor += phase.tensor * rate
-                shared += phase.shared * rate
-                issue += phase.issue * rate
-                moved += phase.cached * rate
+                least = phase.least
+                if phase.loads and phase.cached:
+                    waited = phase.waited + phase.loads * (
+                        for_slice + min(1.0, phase.dram / phase.cached) * for_channel
+                    )
+                    if waited >= least:  # what else a phase does takes longer than its loads: queues are nothing to it
+                        least, waiting = waited, True
+                each.rate = rate = 1 / max(least, phase.tensor, phase.shared, phase.issue, phase.cached / port, _TINY)
+                if not alone:
+                    tensor += phase.tensor * rate
+                    shared += phase.shared * rate
+                    issue += phase.issue * rate
+                    moved += phase.cached * rate
             crowded = tensor > 1 or shared > 1 or issue > 1 or moved > port
             for each in running:
                 phase = each.phases[each.place]
@@ -274,6 +304,8 @@ class _Play:
         dram = sum(sms * each.rate * phase.dram for sms, each, phase in users)
         if dram > self.chip.memory_bytes:
             _fill([(sms, each, phase.dram) for sms, each, phase in users if phase.dram], self.chip.memory_bytes)
+            dram = self.chip.memory_bytes
+        return min(cached, self.chip.cache_bytes), dram, waiting
 
 
 def _fill(users: list[tuple[int, _Resident, float]], capacity: float) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.gemm import (
     across,
+    as_stored,
     elemental_demand,
     gemm_product,
     is_elemental,
@@ -36,6 +37,7 @@ def gemm(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
         return last if multiplied is None else loop(multiplied, chip).then(last)
     if shape.groups == 1 and is_elemental(shape):
         return loop(elemental_demand(kernel, shape, machine), chip)
+    shape = as_stored(kernel, shape)
     tiled = gemm_product(kernel, machine)
     assert tiled is not None  # no loop, no sum
     work = (

@@ -14,6 +14,8 @@ class Phase:
 
     Attributes:
         least: Cycles that it takes with the GPU to itself: latencies, chains of dependent instructions, loads in flight.
+        loads: Of these, times that it waits for a load, one after the other: each takes longer where others queue (`queues.py`).
+        waited: Cycles of those loads with the GPU to themselves.
         tensor: Cycles of its SM's tensor cores.
         shared: Cycles of its SM's shared memory port.
         issue: Cycles of its SM's instruction issue.
@@ -22,6 +24,8 @@ class Phase:
     """
 
     least: float = 0.0
+    loads: float = 0.0
+    waited: float = 0.0
     tensor: float = 0.0
     shared: float = 0.0
     issue: float = 0.0
@@ -78,6 +82,8 @@ def scaled(phases: tuple[Phase, ...], bundle: int) -> tuple[Phase, ...]:
     return tuple(
         Phase(
             least=each.least,
+            loads=each.loads,
+            waited=each.waited,
             tensor=each.tensor * bundle,
             shared=each.shared * bundle,
             issue=each.issue * bundle,

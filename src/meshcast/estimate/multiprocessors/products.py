@@ -210,6 +210,8 @@ def _played(way: Way, asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWor
     to_memory = 0.0 if way.splits > 1 else p.written * missed.written
     main = Phase(
         least=steps * max(tensor + parameters.step_cycles, fed, latency / stages),
+        loads=steps / stages,
+        waited=steps * latency / stages,
         tensor=steps * tensor,
         shared=steps * fed,
         cached=steps * _fetched(way, asked, rows, columns, chip),

@@ -101,8 +101,11 @@ def _passed(kernel: Kernel, count: int, threads: int, width: float, issued: floa
     read, written, p = kernel.read_bytes, kernel.written_bytes, chip.parameters
     missed = misses(read, written, chip, kernel.recency)
     rounds = max(1.0, read / count / (threads * width * p.loads_ahead))
+    waited = rounds * chip.load_cycles(missed.read)
     load = Phase(
-        least=rounds * chip.load_cycles(missed.read),
+        least=waited,
+        loads=rounds,
+        waited=waited,
         issue=issued / count / chip.lanes,
         cached=read / count,
         dram=chip.dram_bytes(read * missed.read / count, 0),

@@ -92,9 +92,12 @@ def _streamed(
     missed = misses(read, written, chip, recency)
     phases = []
     if read:
+        latency = chip.load_cycles(missed.read)
         phases.append(
             Phase(
-                least=chip.load_cycles(missed.read),
+                least=latency,
+                loads=1.0,
+                waited=latency,
                 cached=read / count,
                 dram=chip.dram_bytes(read * missed.read / count, 0),
             )

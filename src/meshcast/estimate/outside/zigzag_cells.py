@@ -43,7 +43,7 @@ def ask_zigzag(mapping: CellMapping, cells: CellArray) -> ZigzagAnswer:
     python, _ = ZIGZAG.ready()
     with tempfile.TemporaryDirectory(prefix="meshcast-zigzag-") as name:
         folder = Path(name)
-        texts = _texts(mapping, cells)
+        texts = zigzag_texts(mapping, cells)
         for file, value in texts.items():
             (folder / file).write_text(json.dumps(value))
         done = subprocess.run(
@@ -57,7 +57,8 @@ def ask_zigzag(mapping: CellMapping, cells: CellArray) -> ZigzagAnswer:
     return ZigzagAnswer(ideal=found["ideal"], total=found["total"], array_joules=found["energy"] * 1e-12)
 
 
-def _texts(mapping: CellMapping, cells: CellArray) -> Mapping[str, Any]:
+def zigzag_texts(mapping: CellMapping, cells: CellArray) -> Mapping[str, Any]:
+    """What ZigZag reads of a product on an array, by the names of the files: the array, how it is used, the layer."""
     rows, width = cells.rows, cells.columns // mapping.slices
     weight, activation = mapping.weight_bits, mapping.activation_bits
     both = ["D1", "D2"]

@@ -27,6 +27,7 @@ from meshcast.lower import Kernel, KernelKind
 from meshcast.workload import Attention, AttentionLibrary, Gemm, Geometry, Reduction
 
 SCHEMA = "meshcast.interpolator/1"
+KEPT = ".kernels.npz"  # how files of measured kernels are called, behind their device
 _NUMBERS = tuple(f.name for f in fields(KernelFamily) if f.init and f.name not in ("places", "y", "doubt"))
 
 
@@ -198,10 +199,18 @@ def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources:
     )
 
 
+def shipped_devices() -> list[str]:
+    """Devices whose measured kernels come with meshcast."""
+    files = resources.files("meshcast.estimate").joinpath("data").iterdir()
+    return sorted(file.name.removesuffix(KEPT) for file in files if file.name.endswith(KEPT))
+
+
 @functools.cache
 def shipped(device: str) -> Interpolator | None:
     """The measured kernels of a device that come with meshcast."""
-    name = f"{device}.kernels.npz"  # a user's own name is looked for, never made a path: it may be too long for one, or lead out
+    name = (
+        f"{device}{KEPT}"  # a user's own name is looked for, never made a path: it may be too long for one, or lead out
+    )
     found = next(
         (file for file in resources.files("meshcast.estimate").joinpath("data").iterdir() if file.name == name), None
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from meshcast.lower.fusion_times import Rates
+from meshcast.lower.fusion_times import MAX_COPIES, Rates
 
+LARGE_CODE = MAX_COPIES // 4  # ops in a fusion's code, below which operands and constants do not make it too large
 ROOT = -1  # the place of a fusion's root
 # Place -> elements that are asked for there, and copies of the maker's code.
 Places = dict[int, tuple[float, float]]
@@ -60,6 +61,22 @@ class FusionCandidate:
         self.gains.clear()
         self.gained = self.barred = 0
         self.unknown = set(readers)
+
+    def instructions(self, constants: Set[int]) -> float:
+        """Instructions of its code, as often as each is emitted: its ops, what it reads, and what spreads constants (IrSize)."""
+        total = self.copies
+        for value in self.asked:
+            where = self.places.get(value)
+            times = 1.0 if where is None else sum([times for _, times in where.values()])
+            total += 2 * times if value in constants else times
+        return total
+
+
+def is_too_large(kernel: FusionCandidate, value: int, into: FusionCandidate, constants: Set[int]) -> bool:
+    """Whether a reader's code would have too many instructions with an op inside (ProducerConsumerMergedTooLarge)."""
+    where = into.places.get(value)
+    times = 1.0 if where is None else sum([times for _, times in where.values()])
+    return kernel.instructions(constants) * times + into.instructions(constants) > MAX_COPIES
 
 
 def total_of(places: Places) -> float:

@@ -25,12 +25,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from meshcast.lower.coalescing import ORDERLY, Loaded
 from meshcast.lower.constants import KnownValues
-from meshcast.lower.fusion_candidates import ROOT, FusionCandidate, beside, joined, total_of
+from meshcast.lower.fusion_candidates import LARGE_CODE, ROOT, FusionCandidate, beside, is_too_large, joined, total_of
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.fusion_times import (
     BYTES_PER_S,
     LAUNCH_S,
-    MAX_COPIES,
     MAX_VALUES,
     OVERLAP,
     Rates,
@@ -133,9 +132,14 @@ class _FusionQueue:
         if reduction and not narrow:
             kernel.narrow = root_rates(op, space, self._least, tensors, narrow=True)
         kernel.loaded = self._spoiled.get(place, ORDERLY).alone
+        if op.operands != self._operands[place]:  # views between them are instructions, too
+            kernel.copies += sum(
+                [shown != value for shown, value in zip(op.operands, self._operands[place], strict=True)]
+            )
         asked, places = kernel.asked, kernel.places
         for value in operands:
             if value in counted:
+                kernel.copies += 1
                 continue
             self._width(value)
             if kind is OpKind.ELEMENTWISE:
@@ -294,7 +298,7 @@ class _FusionQueue:
         asked, times, places = into.asked, into.times, into.places
         where, count = places.get(value), asked[value]
         copies = kernel.copies if where is None else kernel.copies * sum([times for _, times in where.values()])
-        if into.copies + copies > MAX_COPIES:
+        if into.copies + copies > LARGE_CODE and is_too_large(kernel, value, into, self._known.constants):
             return None
         rates = into.rates if into.narrow is None else self._rates(kernel.asked, into)
         loaded = self._loaded(place, kernel, into) if kernel.loaded > 1 or place in self._spoiled else into.loaded

@@ -51,7 +51,8 @@ def test_joins_of_joins_are_seen_through() -> None:
     "op", [cut(3, 2, 0, 2), cut(3, 2, 0, 3, strides=(1, 2)), cut(3, 1, 0, 0)], ids=["both", "strided", "of another"]
 )
 def test_others_stay(op: Op) -> None:
-    ops, buffer = [join(2, 0, 1), op], {}
+    buffer: dict[int, int] = {}
+    ops = [join(2, 0, 1), op]
     assert with_cut_joins(ops, types(3, 5, 8, 2), buffer) is ops
     assert not buffer
 

@@ -5,8 +5,7 @@ After softmax_rewriter_triton.cc (openxla/xla, August 2026). A diamond is a bina
 is made of. All edges are trivial: unary ops, ops with a splat, squares, none of which anybody else reads; and nobody else reads
 the reduction or its broadcast. So a mean that is needed twice (`E[x^2] - E[x]^2`), or a scale that is joined to the statistics
 before they are spread over rows, is no diamond: such a norm takes a kernel for each of its reductions. Diamonds are made before
-anything else is fused, as Triton kernels, which take in what alone reads them: one that is read by several kernels then, or
-by one that Triton cannot compute, ends there.
+anything else is fused, as Triton kernels, which go on in what reads them if Triton can compute all of that (`rows_programs`).
 """
 
 from __future__ import annotations

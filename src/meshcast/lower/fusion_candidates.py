@@ -17,19 +17,22 @@ class FusionCandidate:
 
     __slots__ = (
         "asked", "barred", "copies", "cycles", "elements", "gained", "gains", "loaded", "narrow", "order", "places", "rates",
-        "reads_s", "rows", "seconds", "times", "unknown", "written_s",
+        "reads_s", "reduces", "row_cycles", "rows", "seconds", "tiled", "times", "unknown", "written_s",
     )  # fmt: skip
 
     def __init__(self, order: int, elements: int, cycles: float, rates: Rates, written_s: float) -> None:
         self.order = order  # by which equal priorities are told apart
         self.elements = elements  # of its result
         self.cycles = cycles
+        self.row_cycles = cycles  # as a program for rows, which computes nothing twice
         self.rates = rates
         self.narrow: Rates | None = None  # its rates once it reads narrow elements, where these differ
         self.written_s = written_s
         self.loaded = 1.0  # bytes that are loaded for one that is needed
         self.copies = 1.0  # of ops in its code
-        self.rows = False  # whether it is a program of Triton's for rows
+        self.rows = 0  # that it goes along, where it is a program of Triton's for rows
+        self.reduces = False  # whether it ends with a reduction of rows, which is computed inside such programs alone
+        self.tiled = True  # whether it could be one
         self.asked: dict[int, float] = {}  # value -> elements that are read of it
         self.places: dict[int, Places] = {}  # of those that are not asked for at the root alone
         self.times: dict[int, float] = {}  # value -> seconds to read it

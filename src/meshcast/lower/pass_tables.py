@@ -237,6 +237,12 @@ XLA_GPU = PassTable(
             block.has_all(OpKind.CONVOLUTION, OpKind.ELEMENTWISE),
         ),
         *_SINGLE,
+        _Block(
+            "own fills",
+            "arithmetic spreads constants itself that updates are done in; behind scatters into addends, which look for zeros",
+            block.fill_anew,
+            block.has_any(*IN_PLACE),
+        ),
         _BUFFERS,
         _Block(
             "cut operands",

@@ -84,6 +84,13 @@ def test_rows_that_a_tile_holds_are_tiled(op: Op, kept: tuple[int, ...], tiled: 
     assert is_tiled(op, types) == tiled
 
 
+@pytest.mark.parametrize(("name", "tiled"), [("tanh", True), ("sign", False), ("is_finite", False)])
+def test_arithmetic_that_tritons_emitter_knows_is_tiled(name: str, tiled: bool) -> None:
+    cost = Cost(kind=OpKind.ELEMENTWISE, dtype="f32")
+    op = Op(name=f"stablehlo.{name}", cost=cost, operands=(0,), results=(1,))
+    assert is_tiled(op, [Tensor(dtype="f32", shape=(8, 64))] * 2) == tiled
+
+
 def candidate(elements: int, *asked: int, rows: int = 0, reduces: bool = False) -> FusionCandidate:
     found = FusionCandidate(0, elements, 10.0, (10.0, 100.0, 1000.0), 1.0)
     found.rows, found.reduces = rows, reduces

@@ -19,12 +19,22 @@ from meshcast.lower.row_statistics import MAX_ROW, reduction_of
 from meshcast.workload import Op, OpKind, Tensor
 
 _NOT_TILED = IN_PLACE | {OpKind.WINDOW}
+# Arithmetic that Triton's emitter of XLA does not know (support.cc); nor does it know complex numbers.
+_UNKNOWN = frozenset(
+    {
+        "sign", "is_finite", "shift_left", "shift_right_logical", "shift_right_arithmetic", "popcnt", "count_leading_zeros",
+        "round_nearest_afz", "complex", "real", "imag",
+    }
+)  # fmt: skip
 
 
 def is_tiled(op: Op, tensors: Sequence[Tensor]) -> bool:
     """Whether a program for rows could compute an op: reductions along rows that a tile holds, whatever Triton can index by."""
-    if op.cost.kind is not OpKind.REDUCE:
-        return op.cost.kind not in _NOT_TILED and is_indexable(op)
+    kind = op.cost.kind
+    if kind is OpKind.ELEMENTWISE:
+        return op.name.rpartition(".")[2] not in _UNKNOWN and not op.cost.dtype.startswith("complex")
+    if kind is not OpKind.REDUCE:
+        return kind not in _NOT_TILED and is_indexable(op)
     reduction = reduction_of(op, tensors)
     if reduction is None or len(op.results) > 1:
         return False

@@ -73,11 +73,14 @@ class _Diamonds:
         return ends
 
     def _end(self, index: int) -> int:
-        """The last of the elementwise ops that each alone read the one before."""
+        """The last of the elementwise ops over the same rows that each alone read the one before."""
+        elements = self._tensors[self._ops[index].results[0]].elements
         while self._is_single(index):
             reader = self._reader.get(self._ops[index].results[0])
             if reader is None or self._ops[reader].cost.kind is not OpKind.ELEMENTWISE:
                 break
+            if self._tensors[self._ops[reader].results[0]].elements != elements:
+                break  # an outer product, say, which is no sum
             index = reader
         return index
 

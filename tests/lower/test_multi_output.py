@@ -143,3 +143,14 @@ def test_what_is_next_to_the_earlier_step_is_looked_at_first(monkeypatch: pytest
     looks = counting_looks(order, monkeypatch)
     assert 0 in (order._waited_for(0, 11) or ())
     assert looks == [9, 1, 1]
+
+
+@pytest.mark.parametrize(("parts", "results"), [(4, [1, 1]), (5, [2])])
+def test_joins_of_few_arrays_have_one_result(parts: int, results: list[int]) -> None:
+    """XLA's emitter for joins of up to four arrays gives one result; others are passes like any."""
+
+    def step(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.concatenate([x[:, :32] * (1 + n) for n in range(parts)], 1), x * 2
+
+    found = kernels(lower_function(step, spec(4096, 32 * parts)))
+    assert sorted(len(kernel.writes) for kernel in found) == results

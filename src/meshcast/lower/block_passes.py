@@ -29,6 +29,7 @@ from meshcast.lower.multi_output import merge_outputs
 from meshcast.lower.narrow_weights import stored_weights, with_unpacked_windows, with_weights_as_stored
 from meshcast.lower.nothing import without_nothing
 from meshcast.lower.ordering import order_for_memory
+from meshcast.lower.own_fills import with_own_fills
 from meshcast.lower.packed_elements import in_bytes
 from meshcast.lower.products import with_swapped_operands
 from meshcast.lower.ragged_products import is_ragged, with_masked_groups
@@ -310,6 +311,11 @@ def fuse(rules: Rules) -> Callable[[BlockDraft], None]:
 def leave_apart(draft: BlockDraft) -> None:
     """Every op is a fusion of its own."""
     draft.fusions = {index: [index] for index in range(len(draft.ops))}
+
+
+def fill_anew(draft: BlockDraft) -> None:
+    """`with_own_fills`."""
+    draft.ops = with_own_fills(draft.ops, draft.values, draft.buffer)
 
 
 def find_kept_targets(draft: BlockDraft) -> None:

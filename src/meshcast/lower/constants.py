@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from meshcast.workload import Op, OpKind, Tensor
 
-_FOLDED = frozenset({OpKind.BROADCAST, OpKind.ELEMENTWISE})
+_FOLDED = frozenset({OpKind.BROADCAST, OpKind.ELEMENTWISE, OpKind.SLICE, OpKind.MOVE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,7 @@ After softmax_rewriter_triton.cc (openxla/xla, August 2026). A diamond is a bina
 is made of. All edges are trivial: unary ops, ops with a splat, squares, none of which anybody else reads; and nobody else reads
 the reduction or its broadcast. So a mean that is needed twice (`E[x^2] - E[x]^2`), or a scale that is joined to the statistics
 before they are spread over rows, is no diamond: such a norm takes a kernel for each of its reductions. Diamonds are made before
-anything else is fused, as Triton kernels, which take in what alone reads them: one that is read by several kernels then, or
-by one that Triton cannot compute, ends there.
+anything else is fused, as Triton kernels, which go on in what reads them if Triton can compute all of that (`rows_programs`).
 """
 
 from __future__ import annotations
@@ -74,11 +73,14 @@ class _Diamonds:
         return ends
 
     def _end(self, index: int) -> int:
-        """The last of the elementwise ops that each alone read the one before."""
+        """The last of the elementwise ops over the same rows that each alone read the one before."""
+        elements = self._tensors[self._ops[index].results[0]].elements
         while self._is_single(index):
             reader = self._reader.get(self._ops[index].results[0])
             if reader is None or self._ops[reader].cost.kind is not OpKind.ELEMENTWISE:
                 break
+            if self._tensors[self._ops[reader].results[0]].elements != elements:
+                break  # an outer product, say, which is no sum
             index = reader
         return index
 

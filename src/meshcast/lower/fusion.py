@@ -7,9 +7,10 @@ computed from on the fly where that is less (a bf16 tensor behind its f32 conver
 what comes before that root in program order, so none can depend on itself.
 
 A reduction joins the fusion of its readers where it closes a diamond with them (`diamonds`: softmax, layer norm; XLA's Triton
-normalisation fusions) and its rows are short enough to stay on chip, or where they are functions of its result alone. A row
-fusion takes no dynamic slices, gathers and concatenations in, as Triton cannot index by them: those are copied first. Any
-other reduction is its kernel's root. A matrix product takes plain arithmetic on its result in (`lower.products`).
+normalisation fusions) and its rows are short enough to stay on chip, where such a kernel takes it in (`rows_programs`), or where
+they are functions of its result alone. A row fusion takes no dynamic slices, gathers and concatenations in, as Triton cannot
+index by them: those are copied first. Any other reduction is its kernel's root. A matrix product takes plain arithmetic on its
+result in (`lower.products`).
 
 A framework that runs op by op (`EAGER`) has one kernel for each of its ops, which take one or two tensors: what is made
 of a single tensor (GELU, softmax, a norm) is one kernel, and what would read a third tensor of full size is another.
@@ -32,6 +33,7 @@ from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import complicated_values, epilogue_fits
 from meshcast.lower.rewriting import KERNELS_OF_THEIR_OWN, turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
+from meshcast.lower.rows_programs import is_tiled
 from meshcast.workload import Op, OpKind, Reduction, Tensor
 
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
@@ -129,6 +131,7 @@ class _Sweep:
                 else:
                     readers[value] = [index]
 
+        self._inside: Set[int] = frozenset()  # of those that may be computed inside their readers, which are
         self._kept = self._kept_ops(producers) if rules.timed else frozenset()
         self._producers = frozenset(producers)
         self._complicated: set[int] = set()
@@ -206,8 +209,10 @@ class _Sweep:
         """Whether an op is computed inside its readers; `asked` is given what was worked out of `_asked` for that."""
         op, kind = self._ops[index], self._kinds[index]
         arithmetic = kind is OpKind.ELEMENTWISE
-        if index in self._closed and not (len(owners) == 1 and self._goes_by_rows(next(iter(owners)), op)):
-            return False
+        if index in self._closed:
+            return index in self._inside
+        if kind is OpKind.REDUCE and (index in self._inside or (index in self._diamonds and len(owners) > 1)):
+            return self._spread(index, owners)
         if kind is OpKind.REDUCE:
             return len(owners) == 1 and self._takes_reduction(next(iter(owners)), index)
         if kind in PRODUCTS:
@@ -264,10 +269,27 @@ class _Sweep:
             and (users := self._readers.get(result))
             and not self._stands_apart(index, users, len(users))
         ]
-        return kept_ops(
+        if self._diamonds:  # else there are no programs for rows, which alone take reductions in
+            fusible += [index for index, op in enumerate(self._ops) if self._is_read_reduction(index, op)]
+        kept = kept_ops(
             self._ops, self._operands, fusible, self._readers, self._known, self._diamonds,
             spoiled_reads(self._ops, self._operands, self._tensors), self._tensors, self._least_elements,
         )  # fmt: skip
+        self._inside = set(fusible) - kept
+        return kept
+
+    def _is_read_reduction(self, index: int, op: Op) -> bool:
+        """Whether an op is a reduction of rows, which others in the block read and nobody else."""
+        if self._kinds[index] is not OpKind.REDUCE or len(op.results) != 1 or op.results[0] in self._pinned:
+            return False
+        return bool(self._readers.get(op.results[0])) and is_tiled(op, self._tensors)
+
+    def _spread(self, index: int, owners: frozenset[int]) -> bool:
+        """A reduction is computed inside programs for rows."""
+        reduction = reduction_of(self._ops[index], self._tensors)
+        if reduction is not None:
+            self._reductions.update(dict.fromkeys(owners, reduction))
+        return reduction is not None
 
     def _stands_apart(self, index: int, users: Sequence[int], count: int) -> bool:
         """Whether an op that so many would compute is written down for them, whatever it takes."""
@@ -362,8 +384,3 @@ class _Sweep:
         if taken:
             self._reductions[root] = reduction
         return taken
-
-    def _goes_by_rows(self, root: int, op: Op) -> bool:
-        """Whether a fusion can go on in the kernel of a diamond that ends with this op."""
-        elements = self._tensors[op.results[0]].elements
-        return self._kinds[root] not in IN_PLACE and self._space(root) == elements and self._fusion(root).is_indexable

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from meshcast.lower.fusion_times import Rates
+from meshcast.lower.fusion_times import MAX_COPIES, Rates
 
+LARGE_CODE = MAX_COPIES // 4  # ops in a fusion's code, below which operands and constants do not make it too large
 ROOT = -1  # the place of a fusion's root
 # Place -> elements that are asked for there, and copies of the maker's code.
 Places = dict[int, tuple[float, float]]
@@ -16,19 +17,22 @@ class FusionCandidate:
 
     __slots__ = (
         "asked", "barred", "copies", "cycles", "elements", "gained", "gains", "loaded", "narrow", "order", "places", "rates",
-        "reads_s", "rows", "seconds", "target", "times", "unknown", "written_s",
+        "reads_s", "reduces", "row_cycles", "rows", "seconds", "target", "tiled", "times", "unknown", "written_s",
     )  # fmt: skip
 
     def __init__(self, order: int, elements: int, cycles: float, rates: Rates, written_s: float) -> None:
         self.order = order  # by which equal priorities are told apart
         self.elements = elements  # of its result
         self.cycles = cycles
+        self.row_cycles = cycles  # as a program for rows, which computes nothing twice
         self.rates = rates
         self.narrow: Rates | None = None  # its rates once it reads narrow elements, where these differ
         self.written_s = written_s
         self.loaded = 1.0  # bytes that are loaded for one that is needed
         self.copies = 1.0  # of ops in its code
-        self.rows = False  # whether it is a program of Triton's for rows
+        self.rows = 0  # that it goes along, where it is a program of Triton's for rows
+        self.reduces = False  # whether it ends with a reduction of rows, which is computed inside such programs alone
+        self.tiled = True  # whether it could be one
         self.target: int | None = None  # what a scatter writes into
         self.asked: dict[int, float] = {}  # value -> elements that are read of it
         self.places: dict[int, Places] = {}  # of those that are not asked for at the root alone
@@ -61,6 +65,22 @@ class FusionCandidate:
         self.gains.clear()
         self.gained = self.barred = 0
         self.unknown = set(readers)
+
+    def instructions(self, constants: Set[int]) -> float:
+        """Instructions of its code, as often as each is emitted: its ops, what it reads, and what spreads constants (IrSize)."""
+        total = self.copies
+        for value in self.asked:
+            where = self.places.get(value)
+            times = 1.0 if where is None else sum([times for _, times in where.values()])
+            total += 2 * times if value in constants else times
+        return total
+
+
+def is_too_large(kernel: FusionCandidate, value: int, into: FusionCandidate, constants: Set[int]) -> bool:
+    """Whether a reader's code would have too many instructions with an op inside (ProducerConsumerMergedTooLarge)."""
+    where = into.places.get(value)
+    times = 1.0 if where is None else sum([times for _, times in where.values()])
+    return kernel.instructions(constants) * times + into.instructions(constants) > MAX_COPIES
 
 
 def total_of(places: Places) -> float:

@@ -14,7 +14,8 @@ A fusion asks for a value at places: where its root is computed, and at every va
 by element (slices, broadcasts, reductions). Arithmetic that is asked for at the same places loads its operands once; places count
 for themselves (FusionCalculateUtilizations). `fusion_times` has what a kernel's time is made of.
 
-Normalisation diamonds are single kernels before the queue begins (softmax_rewriter_triton.cc).
+Normalisation diamonds are single kernels before the queue begins (softmax_rewriter_triton.cc), and take in more than others
+do (`rows_programs`).
 """
 
 from __future__ import annotations
@@ -25,25 +26,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from meshcast.lower.coalescing import ORDERLY, Loaded
 from meshcast.lower.constants import KnownValues
-from meshcast.lower.fusion_candidates import ROOT, FusionCandidate, beside, joined, total_of
+from meshcast.lower.fusion_candidates import LARGE_CODE, ROOT, FusionCandidate, beside, is_too_large, joined, total_of
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.fusion_times import (
     BYTES_PER_S,
     LAUNCH_S,
-    MAX_COPIES,
     MAX_VALUES,
-    OVERLAP,
     Rates,
     again_rate,
     cycles_of,
+    kernel_seconds,
     root_rates,
 )
-from meshcast.lower.growing import is_index, is_indexable
+from meshcast.lower.growing import is_index
+from meshcast.lower.rows_programs import gain_by_rows, is_tiled, take_in_by_rows
 from meshcast.workload import Op, OpKind, Reduction, Tensor, Window
 
 _TICKS_PER_S = 4e9  # absl::Duration's
 _NARROW = 4  # bytes of an element, below which columns are reduced four at a time
-
 _STARTED = frozenset({OpKind.REDUCE, OpKind.WINDOW})
 
 
@@ -132,12 +132,18 @@ class _FusionQueue:
         kernel = FusionCandidate(place, elements, cycles * space, rates, cost.written_bytes / BYTES_PER_S)
         if reduction and not narrow:
             kernel.narrow = root_rates(op, space, self._least, tensors, narrow=True)
+        kernel.tiled, kernel.reduces = is_tiled(op, tensors), reduction
         kernel.loaded = self._spoiled.get(place, ORDERLY).alone
         if kind is OpKind.SCATTER:
             kernel.target = self._operands[place][0]
+        if op.operands != self._operands[place]:  # views between them are instructions, too
+            kernel.copies += sum(
+                [shown != value for shown, value in zip(op.operands, self._operands[place], strict=True)]
+            )
         asked, places = kernel.asked, kernel.places
         for value in operands:
             if value in counted:
+                kernel.copies += 1
                 continue
             self._width(value)
             if kind is OpKind.ELEMENTWISE:
@@ -194,17 +200,18 @@ class _FusionQueue:
                 if len(reading) != 1:
                     break
                 (reader,) = reading
+                rows = self._tensors[self._ops[reduction].results[0]].elements
                 if place in self._kernels:
-                    self._close(place, value, reader)
+                    self._close(place, value, reader, rows)
                     for other in self._kernels[reader].asked:
                         following[other] = [reader if each == place else each for each in following[other]]
                 else:  # a reduction of what nobody computes, such as an argument: what follows it is one kernel all the same
-                    self._kernels[reader].rows = True
+                    self._kernels[reader].rows = rows
                 place = reader
 
-    def _close(self, place: int, value: int, reader: int) -> None:
+    def _close(self, place: int, value: int, reader: int, rows: int) -> None:
         kernel, into = self._kernels.pop(place), self._kernels[reader]
-        into.rows = True
+        into.rows = rows
         into.asked.pop(value)
         into.places.pop(value, None)
         for other, count in kernel.asked.items():
@@ -214,6 +221,7 @@ class _FusionQueue:
                 self._readers[other].discard(place)
                 self._readers[other].add(reader)
         into.cycles += kernel.cycles
+        into.row_cycles += kernel.row_cycles
         into.copies += kernel.copies
         self._settle(into)
         self._forget(place, value)
@@ -274,7 +282,7 @@ class _FusionQueue:
         """What is saved if an op is inside all of its readers, in ticks; None where one of them cannot take it in."""
         kernel, value = self._kernels[place], self._ops[place].results[0]
         into = self._readers[value]
-        if not into or (kernel.rows and len(into) > 1):
+        if not into:
             return None
         while kernel.unknown and not kernel.barred:
             reader = kernel.unknown.pop()
@@ -291,14 +299,14 @@ class _FusionQueue:
 
     def _gain(self, place: int, kernel: FusionCandidate, value: int, into: FusionCandidate) -> float | None:
         """Seconds that a reader gains if an op is inside it; None where that cannot be."""
-        if into.rows and not is_indexable(self._ops[place]):
-            return None
         if into.target is not None and into.target in kernel.asked:
             return None  # it would be read while it is written (gpu_fusible.cc, CanEmitInputFusedScatter)
+        if into.rows or kernel.rows or kernel.reduces:
+            return gain_by_rows(kernel, value, into, self._sizes)
         asked, times, places = into.asked, into.times, into.places
         where, count = places.get(value), asked[value]
         copies = kernel.copies if where is None else kernel.copies * sum([times for _, times in where.values()])
-        if into.copies + copies > MAX_COPIES:
+        if into.copies + copies > LARGE_CODE and is_too_large(kernel, value, into, self._known.constants):
             return None
         rates = into.rates if into.narrow is None else self._rates(kernel.asked, into)
         loaded = self._loaded(place, kernel, into) if kernel.loaded > 1 or place in self._spoiled else into.loaded
@@ -338,28 +346,33 @@ class _FusionQueue:
             for other, own in asked.items():
                 if other != value and other not in kernel.asked:
                     reads_s += self._read_s(other, own, rates, loaded)
-        return into.seconds - _seconds((kernel.cycles * share + into.cycles) / rates[0], reads_s + into.written_s)
+        return into.seconds - kernel_seconds((kernel.cycles * share + into.cycles) / rates[0], reads_s + into.written_s)
 
     def _rates(self, found: Collection[int], into: FusionCandidate) -> Rates:
         """The rates of a kernel that also reads these."""
-        sizes = self._sizes
-        if into.narrow is not None and any([sizes[value][0] < _NARROW for value in found]):
+        if into.narrow is not None and any([self._sizes[value][0] < _NARROW for value in found]):
             return into.narrow
         return into.rates
 
     def _loaded(self, place: int, kernel: FusionCandidate, into: FusionCandidate) -> float:
         """Bytes that a kernel loads for one that it needs once an op is inside it."""
-        inside = self._spoiled[place].inside if place in self._spoiled else kernel.loaded
-        return max(inside, into.loaded)
+        return max(self._spoiled[place].inside if place in self._spoiled else kernel.loaded, into.loaded)
 
     def _fuse(self, place: int, kernel: FusionCandidate, value: int, reader: int) -> None:
         into = self._kernels[reader]
+        into.tiled = into.tiled and kernel.tiled
+        if into.order < len(self._ops):  # the first that is fused into it makes a fusion of it, a new instruction
+            self._next += 1
+            into.order = self._next
+        if into.rows or kernel.rows:
+            take_in_by_rows(kernel, value, into, self._tensors)
+            self._settle(into)
+            return
         found, share, copies = joined(kernel, value, into)
         rates, loaded = self._rates(found, into), self._loaded(place, kernel, into)
         if anew := rates is not into.rates or loaded > into.loaded:
             into.rates, into.loaded = rates, loaded
             into.narrow = None if rates is into.narrow else into.narrow
-        into.rows = into.rows or kernel.rows
         del into.asked[value], into.times[value]
         into.places.pop(value, None)
         for other, where in found.items():
@@ -370,10 +383,8 @@ class _FusionQueue:
             else:
                 into.places[other] = where
         into.cycles += kernel.cycles * share
+        into.row_cycles += kernel.row_cycles
         into.copies += kernel.copies * copies
-        if into.order < len(self._ops):  # the first that is fused into it makes a fusion of it, a new instruction
-            self._next += 1
-            into.order = self._next
         self._settle(into, anew=anew)
 
     def _settle(self, kernel: FusionCandidate, *, anew: bool = True) -> None:
@@ -382,7 +393,7 @@ class _FusionQueue:
             rates, loaded = kernel.rates, kernel.loaded
             kernel.times = {value: self._read_s(value, count, rates, loaded) for value, count in kernel.asked.items()}
         kernel.reads_s = sum(kernel.times.values())
-        kernel.seconds = _seconds(kernel.cycles / kernel.rates[0], kernel.reads_s + kernel.written_s)
+        kernel.seconds = kernel_seconds(kernel.cycles / kernel.rates[0], kernel.reads_s + kernel.written_s)
 
     def _read_s(self, value: int, count: float, rates: Rates, loaded: float) -> float:
         """Seconds to load so many elements: each of the array's bytes once from memory, what is loaded again from a cache."""
@@ -391,8 +402,3 @@ class _FusionQueue:
         if total <= size:
             return total / from_memory
         return size / from_memory + (total - size) / again_rate(size, rates[2], from_memory)
-
-
-def _seconds(computing: float, moving: float) -> float:
-    """Of a kernel without its launch, which hides arithmetic behind its memory or the other way round."""
-    return computing + moving - OVERLAP * min(computing, moving)

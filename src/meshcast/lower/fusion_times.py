@@ -157,6 +157,11 @@ def arithmetic_rate(elements: int) -> float:
     return _CYCLES_PER_S * lanes
 
 
+def kernel_seconds(computing: float, moving: float) -> float:
+    """Of a kernel without its launch, which hides arithmetic behind its memory or the other way round."""
+    return computing + moving - OVERLAP * min(computing, moving)
+
+
 def again_rate(size: float, cached_per_s: float, from_memory_per_s: float) -> float:
     """Bytes a second of what is loaded again of an array of so many bytes (ReadTimeWithDRAMHeuristic)."""
     if size < _L1_BYTES:

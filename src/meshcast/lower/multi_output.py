@@ -9,7 +9,8 @@ besides its own result. Both kinds need
 - reductions of one shape along the same dimensions, no more than 8 of them, nor more than a block's shared memory has room for:
   a reduction of columns takes a cache of 32 x 129 elements, one of rows 32;
 - no more operands and results than a kernel may have;
-- no update in place among them, nor a row fusion (Triton's), a product or a library's call;
+- no update in place among them, nor a row fusion (Triton's), a product or a library's call, nor a join of up to four arrays, or
+  arithmetic on one, whose emitter gives one result (UseConcatenateFusion of hlo_fusion_analysis.cc);
 - of a maker and its reader: that they take no longer in one kernel (`fusion_times_of_kernels`).
 
 An operand of one element is nothing to share; nor is a value of which each of both reads a part of its own. A single op that is
@@ -40,6 +41,8 @@ _SMALL = 1024
 # Kernels over other elements, or connected ones, that are asked in vain before a kernel takes no more siblings: XLA asks all of
 # them, but where a weight is read in every step of a long chain each is connected with all others.
 MAX_ASKED = 48
+
+MAX_JOINED = 4  # arrays, up to which joins have an emitter of their own
 
 # Single ops that XLA leaves as they are until all fusion is done.
 _UNFUSED = frozenset(
@@ -78,6 +81,8 @@ def _space(kernel: Kernel, tensors: Sequence[Tensor]) -> int:
         space = math.prod(kernel.geometry.shape)
         return 0 if tensors[kernel.writes[0]].elements == space else space  # a row fusion gives what it takes
     if kernel.kind is not KernelKind.LOOP_FUSION or (len(kernel.ops) == 1 and short_name(kernel.ops[0]) in _UNFUSED):
+        return 0
+    if 1 < len(kernel.pieces) <= MAX_JOINED:
         return 0
     return tensors[kernel.writes[0]].elements
 

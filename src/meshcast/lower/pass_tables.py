@@ -11,6 +11,7 @@ from meshcast.lower import block_passes as block
 from meshcast.lower import product_passes as product
 from meshcast.lower import program_passes as whole
 from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
+from meshcast.lower.cut_joins import cut_joins, may_cut_joins
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
@@ -164,6 +165,12 @@ XLA_GPU = PassTable(
         *_INNER,
         *_CLEANED,
         _SHARED,
+        _Block(
+            "cut joins",
+            "slices that lie in one of several joined arrays read that array; before views, which hide what they are of",
+            cut_joins,
+            may_cut_joins,
+        ),
         _GPU_ALIASES,
         _MASKED,
         _Block(
@@ -236,6 +243,12 @@ XLA_GPU = PassTable(
             block.has_all(OpKind.CONVOLUTION, OpKind.ELEMENTWISE),
         ),
         *_SINGLE,
+        _Block(
+            "own fills",
+            "arithmetic spreads constants itself that updates are done in; behind scatters into addends, which look for zeros",
+            block.fill_anew,
+            block.has_any(*IN_PLACE),
+        ),
         _BUFFERS,
         _Block(
             "cut operands",

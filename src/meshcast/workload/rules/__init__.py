@@ -73,7 +73,7 @@ COSTED_WHOLE_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "stablehlo.pad": (),
         "stablehlo.reverse": (),
-        "stablehlo.slice": (),
+        "stablehlo.slice": ("start_indices", "strides"),
     }
 )  # fmt: skip
 

@@ -28,6 +28,7 @@ def _slice(reading: OpReading) -> Cost:
         operand_bytes=(result.bytes, *(index.bytes for index in indices)),
         written_bytes=result.bytes,
         strides=strides if any(step > 1 for step in strides) else (),
+        starts=integers(reading.op, "start_indices") if not indices else (),
     )
 
 

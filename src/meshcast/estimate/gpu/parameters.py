@@ -60,6 +60,10 @@ class GpuParameters:
     column_load_cycles: float = _about(
         "a load of such a step from memory that all SMs ask, over those a warp has under way, in cycles", 220.0
     )
+    column_chain_cycles: float = _about(
+        "an element of an array that a column reduction keeps, from its loads to its store, in cycles", 104.0
+    )
+    column_wait_cycles: float = _about("a load of such a step that waits for the stores of the last one, in cycles", 260.0)
     column_kept_cycles: float = _about(
         "a step that writes what it reads, for every part of a sector, where all SMs ask memory, in cycles", 450.0
     )

@@ -15,9 +15,9 @@ side by side, so that a warp takes `rows / 32` steps:
 Where `columns` divides 32, a block of 128 threads has all rows of a major index, and walks over `128 v` elements a turn.
 A loop that writes what it reads (scores that are masked, kept and reduced) waits for the load of every turn, and elements that
 are stored one by one are parts of sectors. No load may pass a store before it, so that each array that is kept is worked out
-anew from its operands for each element (`column_chain_cycles`: a load that L1 holds, and the arithmetic behind it): gradients of
-a small batch norm that keep three arrays of two columns' blocks take 1,400 cycles a step, those that keep six 2,800 (H200, models of
-`h200-models`). Every further result goes through shared memory when the first one has.
+anew from its operands for each element (`column_chain_cycles`: a load that L1 holds, and the arithmetic behind it): gradients
+of a small batch norm that keep three arrays take 1,400 cycles a step, those that keep six 2,800 (H200, `h200-models`). Every
+further result goes through shared memory when the first one has.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, out
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.picks import missed_bytes
+from meshcast.estimate.gpu.row_programs import as_tiled, row_program
 from meshcast.lower import SCANNED, Kernel, scan_levels, short_name
 from meshcast.workload import Reduction, element_bytes
 
@@ -63,6 +64,8 @@ def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _pooled_gather(kernel, elements, machine)
     if form == "scan":
         return _scan(kernel, shape, elements, machine)
+    if form == "normalisation" and kernel.code is None:
+        return row_program(as_tiled(kernel, shape), machine)
     if form == "normalisation":
         return _normalisation(kernel, elements, elements / reduced, machine)
     return _columns(kernel, _streaming(kernel, machine), shape, reduced, machine)

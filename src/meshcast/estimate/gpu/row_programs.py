@@ -177,7 +177,8 @@ def row_program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
 
 def _joined(memory: float, busy: float, norm: float) -> float:
     longest = larger(memory, busy)
-    return longest * ((memory / longest) ** norm + (busy / longest) ** norm) ** (1 / norm)
+    joined: float = longest * ((memory / longest) ** norm + (busy / longest) ** norm) ** (1 / norm)
+    return joined
 
 
 def as_tiled(kernel: Kernel, shape: Reduction) -> Kernel:

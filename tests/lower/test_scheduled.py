@@ -7,6 +7,7 @@ import pytest
 from meshcast.base.errors import InputError
 from meshcast.lower import Kernel, KernelKind, LoopStep, LoweredProgram, lower, lower_hlo
 from meshcast.lower.kernel import BranchStep
+from meshcast.lower.scheduled import rows_lie_apart
 from meshcast.simulate.issue_order import plan
 from meshcast.workload.graph import Gemm, Reduction
 
@@ -226,3 +227,21 @@ class TestCollectives:
         program = self.read("true")
         assert "blocking" in kernels(program)["s"].flags
         assert plan(program.schedule, reorder=False).before == ((), (0,), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("sides", "shape", "apart"),
+    [
+        ((16, 1, 1024), (32, 1024, 1024), True),  # a row of sixteen heads
+        ((1, 16, 1024), (32, 1024, 1024), False),  # sixteen rows of one head
+        ((2, 1024, 1024), (32, 1024, 1024), False),  # two whole heads
+        ((8, 1), (32, 2048), True),
+        ((1, 8), (32, 2048), False),
+        ((4, 1, 256), (32, 1, 196), False),  # a dimension of one is whole
+        ((16,), (32, 1024), False),  # of another shape
+    ],
+)
+def test_rows_of_a_tile_lie_apart_where_a_later_dimension_is_not_whole(
+    sides: tuple[int, ...], shape: tuple[int, ...], apart: bool
+) -> None:
+    assert rows_lie_apart(sides, shape) is apart

@@ -178,9 +178,9 @@ class Kernel:
     warps: int = 0  # that share them
     programs: int = 0  # that cover the result, where the compiler told the sides of its tiles
     # See `flags_of`; also `aside`: its other results do not need its reduction; `tiles`: it ends with transposes through tiles;
-    # `turned`: another dimension becomes the innermost; `unpacked`: of elements that share bytes, one by one; `cold`: reads
-    # another part in every turn of its loop; `blocking`: compute waits for it; `beside`: a copy engine runs it beside compute;
-    # `prefetch`: in the step before.
+    # `strewn`: a program's rows do not follow each other; `turned`: another dimension becomes the innermost; `unpacked`: of
+    # elements that share bytes, one by one; `cold`: reads another part in every turn of its loop; `blocking`: compute waits for
+    # it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
     flags: frozenset[str] = frozenset()
     cycles: float | None = None  # that the compiler expects, where it says so
     code: CodeShape | None = None  # of a framework's own kernel

@@ -106,6 +106,17 @@ def _programs(launch: CompiledLaunch, shape: tuple[int, ...]) -> int:
     return math.prod(-(-size // side) for size, side in zip(shape, launch.sides, strict=True))
 
 
+def rows_lie_apart(sides: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a tile has pieces that do not follow each other: several indices of a dimension, and of a later one not all.
+
+    XLA takes a row of many heads together where they share its mask: 16 x 1 x 1024 of 32 x 1024 x 1024.
+    """
+    if len(sides) != len(shape):
+        return False
+    whole = [side >= size for side, size in zip(sides, shape, strict=True)]
+    return any(side > 1 and not all(whole[place + 1 :]) for place, side in enumerate(sides))
+
+
 class _Scheduled:
     def __init__(self, workload: Workload, *, library: bool, tuned: bool, placed: bool) -> None:
         self._tensors = workload.tensors
@@ -171,6 +182,8 @@ class _Scheduled:
         )
         if launch.tile:
             kernel = replace(kernel, tile=launch.tile, warps=launch.warps, programs=_programs(launch, kernel.shape))
+            if kernel.kind is KernelKind.REDUCTION and rows_lie_apart(launch.sides, kernel.shape):
+                kernel = replace(kernel, flags=kernel.flags | {"strewn"})
         if tiled and len(members) > 1:
             kernel = replace(kernel, flags=kernel.flags | {"tiles"})
         kernel = self._in_memory(self._flagged(kernel, launch))

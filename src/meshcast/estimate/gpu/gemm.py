@@ -22,6 +22,7 @@ REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library
 TINY = 64  # sides of products that a block takes whole
 TINY_STEP = 32  # elements of a step along K
 TINY_BLOCKS = 16  # blocks of an SM
+TILED_SIDE = 32  # rows and columns from which a product has tiles along both
 # To widen an element of 2 or 4 bits in registers: eight of them take nine (Kim et al. 2022, arXiv:2211.10017, to f16; to bytes no
 # more), once for every tile of the other operand that it meets.
 UNPACKING = 9 / 8
@@ -92,6 +93,7 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
         left, right = element - stored, element - element_bytes(shape.rhs_dtype)
         unpacked = kernel.read_bytes + batch * shape.k * (m * left + shape.n * right)
     carried, chained = _carried(shape, rate, machine)
+    moved = _moved_again(shape, rate, machine)
     return TiledProduct(
         batch=batch,
         m=m,
@@ -99,9 +101,9 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
         k=shape.k,
         # Of few rows the weights are what is loaded: a step's bytes are theirs, as they are stored.
         width=min(element, element_bytes(shape.stored_dtype)) if shape.stored_dtype else element,
-        read=kernel.read_bytes,
-        written=kernel.written_bytes,
-        unpacked=unpacked,
+        read=kernel.read_bytes * moved,
+        written=kernel.written_bytes * moved,
+        unpacked=unpacked * moved,
         recency=kernel.recency,
         peak=rate.flops * _aligned(_filled(shape, element), rate, machine) * _cut_share(kernel, shape, machine),
         carried=carried,
@@ -219,6 +221,18 @@ def _aligned(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
     if not shape.reads_aligned:
         return p.misaligned
     return 1.0 if shape.writes_aligned else p.misaligned_output
+
+
+def _moved_again(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
+    """Times that a tiled product moves its bytes: rows that are no multiple of 16 bytes begin and end within sectors.
+
+    Tiles take 64 to 256 bytes of such a row at a time, and share the sectors at both ends with their neighbours; Triton loads
+    them in parts of 2 to 8 bytes. Heads of 196, 197 and 1,500 numbers (attention of ViTs and Whisper on an H200) take 1.4 to
+    2.5 times as long as their bytes; long products hide it behind their arithmetic. How much is set by hand, and no more.
+    """
+    odd = shape.padded and not (shape.reads_aligned and shape.writes_aligned)
+    tiled = rate.on_tensor_cores and min(shape.m, shape.n) >= TILED_SIDE and element_bytes(shape.lhs_dtype) <= 2
+    return machine.parameters.misaligned_moved if odd and tiled else 1.0
 
 
 def _cut_share(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> float:

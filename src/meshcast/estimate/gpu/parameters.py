@@ -46,8 +46,10 @@ class GpuParameters:
         "p of the p-norm that joins arithmetic and memory of programs that hold whole rows", 2.0
     )
     row_exchange_cycles: float = _about("an exchange between the warps of such a program, in cycles", 480.0)
-    row_extra: float = _about("registers of an element beside its operands", 0.55)
-    row_mask: float = _about("registers of an element's mask that is held through several reductions", 2.2)
+    row_turn_cycles: float = _about(
+        "an element that is held in two orders of threads, turned in shared memory, in cycles", 0.13
+    )
+    row_turned_cycles: float = _about("and every row of them, in cycles", 210.0)
     row_spilled: float = _about("times that a value which registers do not hold is moved through L2", 0.6)
     reduction_instructions: float = _about(
         "instructions per op of a reduction: loads, exchanges and bounds along with it", 3.3
@@ -59,6 +61,12 @@ class GpuParameters:
     column_step_cycles: float = _about("one step of a column reduction's loop: a load's latency, in cycles", 150.0)
     column_load_cycles: float = _about(
         "a load of such a step from memory that all SMs ask, over those a warp has under way, in cycles", 220.0
+    )
+    column_chain_cycles: float = _about(
+        "an element of an array that a column reduction keeps, from its loads to its store, in cycles", 104.0
+    )
+    column_wait_cycles: float = _about(
+        "a load of such a step that waits for the stores of the last one, in cycles", 260.0
     )
     column_kept_cycles: float = _about(
         "a step that writes what it reads, for every part of a sector, where all SMs ask memory, in cycles", 450.0
@@ -129,6 +137,7 @@ class GpuParameters:
     gemm_stream: float = _about("bandwidth of a GEMM's operands relative to a plain stream", 0.92)
     misaligned: float = _about("share left of the rate when rows are not a multiple of 16 bytes", 0.33)
     misaligned_output: float = _about("the same for the result's rows", 0.65)
+    misaligned_moved: float = _about("times that tiles move the bytes of such rows", 1.6)
     unpadded: float = _about(
         "share left where a library runs rows as they are, and they are a multiple of 4 bytes", 0.29
     )

@@ -17,19 +17,19 @@ import functools
 import math
 from typing import Literal
 
-from meshcast.base import larger, smaller
+from meshcast.base import larger, largest, smaller
 from meshcast.estimate.explanation import Term
 from meshcast.estimate.gpu.column_sums import RESIDENT, TILE, UNROLLED, ColumnWalk, column_walk
 from meshcast.estimate.gpu.elementwise import SCALARS, blocks, instructions, output_elements
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.gpu.picks import missed_bytes
+from meshcast.estimate.gpu.row_programs import as_tiled, row_program
 from meshcast.lower import SCANNED, Kernel, scan_levels, short_name
 from meshcast.workload import Reduction, element_bytes
 
 NARROW = 128  # elements of rows that cost more than their arithmetic: fewer than four a lane
 F32_BYTES = 4
-KEPT_ALONE = 0.14  # of the cycles of a step that writes what it reads, where nothing else asks memory
 PROGRAM = 512  # elements of a row that one Triton program has to itself
 
 
@@ -64,6 +64,8 @@ def reduction(kernel: Kernel, machine: GpuMachine) -> GpuWork:
         return _pooled_gather(kernel, elements, machine)
     if form == "scan":
         return _scan(kernel, shape, elements, machine)
+    if form == "normalisation" and kernel.code is None:
+        return row_program(as_tiled(kernel, shape), machine)
     if form == "normalisation":
         return _normalisation(kernel, elements, elements / reduced, machine)
     return _columns(kernel, _streaming(kernel, machine), shape, reduced, machine)
@@ -147,7 +149,7 @@ def _columns(kernel: Kernel, base: GpuWork, shape: Reduction, reduced: float, ma
     waves = larger(1.0, walk.blocks / (walk.resident * machine.sms))
     missed = base.dram_bytes / max(1.0, kernel.read_bytes + kernel.written_bytes)
     crowded = missed * smaller(1.0, walk.blocks / machine.sms)
-    each = _step_cycles(walk, crowded, machine, kept=kernel.written_bytes >= math.prod(shape.shape))
+    each = _step_cycles(walk, crowded, machine, kept=_kept_arrays(kernel, shape))
     latency = walk.steps * each / machine.clock * waves
     checked = walk.form == "columns" and walk.steps > 1 and reduced % TILE > 0
     rests = larger(1.0, walk.blocks * walk.vector / (RESIDENT * machine.sms)) if checked else 0.0
@@ -177,14 +179,21 @@ def _columns(kernel: Kernel, base: GpuWork, shape: Reduction, reduced: float, ma
     )
 
 
-def _step_cycles(walk: ColumnWalk, crowded: float, machine: GpuMachine, *, kept: bool) -> float:
+def _kept_arrays(kernel: Kernel, shape: Reduction) -> int:
+    """Arrays that a reduction writes element by element beside its sums."""
+    if kernel.written_bytes < math.prod(shape.shape):
+        return 0
+    return max(1, len(kernel.writes) - reduced_results(kernel.ops))
+
+
+def _step_cycles(walk: ColumnWalk, crowded: float, machine: GpuMachine, *, kept: int) -> float:
     """Cycles of a step of a column reduction.
 
     Args:
         walk: How it walks.
         crowded: The share of what it reads that comes from memory, times that of the SMs that ask for it at the same time.
         machine: The GPU.
-        kept: Whether it writes what it reduces, element by element.
+        kept: Arrays that it writes, element by element.
     """
     p = machine.parameters
     if walk.form != "columns":
@@ -195,7 +204,9 @@ def _step_cycles(walk: ColumnWalk, crowded: float, machine: GpuMachine, *, kept:
     if not kept:
         return each
     shared = crowded * smaller(1.0, larger(0.0, walk.blocks / machine.sms - 1))  # by blocks of one SM
-    return larger(each, walk.stores * (KEPT_ALONE + shared * (1 - KEPT_ALONE)) * p.column_kept_cycles)
+    waited = p.column_wait_cycles if walk.stores and walk.apart > 1 else 0.0  # for loads behind the last step's stores
+    chain = waited + kept * walk.apart * p.column_chain_cycles
+    return largest((each, chain, walk.stores * shared * p.column_kept_cycles))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,29 +1,37 @@
 """Row reductions and normalisations in Triton's tiles: programs that hold whole rows in registers.
 
 XLA's compiler says in its HLO how many rows a program takes and how many warps share them. A thread of a program with `E`
-elements (rows are filled up to a power of two) on `T` threads holds `e = E / T` of them, each in
+elements (rows are filled up to a power of two) on `T` threads holds `e = E / T` of each of `o` operands,
 
-    v = (words of its operands) + extra,  + mask where rows and columns are masked before two reductions or more
+    r = first + e o v
 
-registers, so that a thread has `r = first + e v` of them. That has two consequences:
- - an SM runs few programs at once, `R = registers of an SM / (T min(r, 255))`, and a program's parts wait for each other: loads,
-   each reduction's exchange between warps, the store. Programs come in `w = ceil(n / (SMs R))` waves, each with the
-   exchanges of its reductions, and arithmetic overlaps memory less than elsewhere (`p = row_overlap`);
+registers, where `v` is what ptxas makes of the PTX that XLA writes for such programs: 0.9 for a value, 1.3 where the rows of a
+program do not follow each other (XLA takes one row of many heads together where they share its mask), 2.15 where masked values of
+those are held through several reductions and then written: Triton keeps them in two orders of threads, and works out exponentials
+twice. That has three consequences:
+ - an SM runs few programs at once, `R = registers of an SM / (T min(r, 255))`. A program loads, computes and stores in turn, so
+   that one alone overlaps nothing, and more of them more, `p = min(2, 1 + (R - 1) / 8)`. Programs come in `w = n / (SMs R)`
+   waves, each with the exchanges of its reductions;
  - what a thread cannot hold (255 registers, CUDA C++ Programming Guide, table of technical specifications) is spilled: whole
    values of each of its elements are written and read again, through L2,
-   `spill = 8 n E ceil((r - 255) / e) s / (L2 bandwidth)` where r > 255.
+   `spill = 8 n E ceil((r - 255) / e) s / (L2 bandwidth)` where r > 255;
+ - values in two orders are turned in shared memory, some cycles for each element of each operand, and some for each row:
+   `turn = o n (E c + rows c') / (SMs clock)`. Rows whose length vectors of 8 do not divide are loaded in one order alone.
 
-    t = start + |mem, issue|_p + w c reductions - c + spill
+    t = start + |mem, issue + turn|_p + (w reductions - 1) c + spill
 
-`issue` counts the elements beyond a row's end, too. Measured on an H200: a softmax over 1,024 f32 numbers a row with a mask takes
-282 us for 67 million of them, one without a mask 116 us, one in bf16 with a mask 109 us.
+`issue` counts the elements beyond a row's end, too. Measured on an H200 (`data/measured/h200-row-programs`, `h200-corpus`): a
+softmax over 1,024 f32 numbers a row with a mask that heads share takes 282 us for 67 million of them, one without 116 us.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
+from meshcast.base import larger
+from meshcast.estimate.gpu.elementwise import SCALARS
 from meshcast.estimate.gpu.machine import BLOCKS_PER_SM, THREADS_PER_SM, WARP, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.lower import Kernel, KernelKind, short_name
@@ -35,9 +43,16 @@ FIRST_REGISTERS = 32  # addresses, bounds and what the compiler keeps beside the
 WORD = 4  # bytes of a register
 WHOLE = 0.9  # of the elements that a tile must cover, and bytes for each from which an operand is one of every element
 MOST_COVERED = 4.0  # times as many elements, where a row and the rows of a tile are filled up, each by less than two
-REPEATED = (
-    16  # bytes for each column from which a smaller operand is one of rows and columns that is repeated, and no vector
-)
+VALUE, STREWN_VALUE, TWICE_VALUE = (
+    0.9,
+    1.3,
+    2.15,
+)  # registers of a value, by ptxas: of rows together, apart, in two orders
+VECTOR = 8  # elements that the widest loads take of a row
+TWICE = 1.7  # instructions of a program whose values are held in two orders, over those of one (PTX)
+LARGE_TILE, SMALL_TILE = (16384, 8), (2048, 4)  # elements of a program, and warps
+FEW_ELEMENTS = 1 << 22  # that large tiles leave too few programs of
+SIDE_BY_SIDE = 8  # further programs of an SM until arithmetic overlaps memory as in other kernels
 
 
 def is_row_program(kernel: Kernel) -> bool:
@@ -80,27 +95,30 @@ def reductions(ops: tuple[str, ...]) -> int:
     return max(1, sum(short_name(name) == "reduce" for name in ops))
 
 
-@functools.lru_cache(maxsize=4096)
-def _places_masked(ops: tuple[str, ...]) -> bool:
-    """Whether a fusion compares places: rows with columns, as causal masks do."""
-    return sum(short_name(name) == "iota" for name in ops) > 1
-
-
-def is_masked(kernel: Kernel, shape: Reduction) -> bool:
-    """Whether a mask of rows and columns is held through several reductions: an operand that is repeated, or compared places."""
-    if reductions(kernel.ops) < 2:
-        return False
-    elements = math.prod(shape.shape)
-    reduced = math.prod(shape.shape[d] for d in shape.dims)
-    repeated = any(REPEATED * reduced <= size < WHOLE * elements for size in kernel.operand_bytes)
-    return repeated or _places_masked(kernel.ops)
+def held_twice(kernel: Kernel, shape: Reduction) -> bool:
+    """Whether values are held in two orders of threads: of rows apart with a mask of their own, through several reductions."""
+    several = reductions(kernel.ops) > 1 and kernel.elements >= math.prod(shape.shape) / 2
+    return several and "strewn" in kernel.flags and mask_is_shared(kernel, shape)
 
 
 def words_of_operands(kernel: Kernel, shape: Reduction) -> float:
-    """Registers that an element's operands take: those of operands that have every element."""
+    """Registers that an element's operands fill: those of operands that have every element."""
     elements = max(1, math.prod(shape.shape))
     sizes = kernel.operand_bytes or (kernel.read_bytes,)
     return sum(size for size in sizes if size >= WHOLE * elements) / elements / WORD
+
+
+def held_operands(kernel: Kernel, shape: Reduction) -> int:
+    """Operands that have every element, at least one."""
+    elements = max(1, math.prod(shape.shape))
+    return max(1, sum(size >= WHOLE * elements for size in kernel.operand_bytes or (kernel.read_bytes,)))
+
+
+def registers_of(kernel: Kernel, shape: Reduction) -> float:
+    """Registers that a thread would like to have."""
+    twice = held_twice(kernel, shape)
+    value = TWICE_VALUE if twice else STREWN_VALUE if "strewn" in kernel.flags else VALUE
+    return FIRST_REGISTERS + per_thread(kernel, shape) * held_operands(kernel, shape) * value
 
 
 def row_program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
@@ -110,30 +128,34 @@ def row_program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     held, threads = elements_of_program(kernel, shape), WARP * max(1, kernel.warps)
     count = programs_of(kernel)
     each = held / threads
-    values = words_of_operands(kernel, shape) + p.row_extra + p.row_mask * is_masked(kernel, shape)
-    registers = FIRST_REGISTERS + each * values
+    registers, twice = registers_of(kernel, shape), held_twice(kernel, shape)
     resident = REGISTERS // (threads * min(MOST_REGISTERS, registers))
     resident = min(max(1.0, resident), BLOCKS_PER_SM, max(1, THREADS_PER_SM // threads))
-    waves = math.ceil(count / (machine.sms * resident))
+    waves = larger(1.0, count / (machine.sms * resident))
     exchanged = (waves * reductions(kernel.ops) - 1) * p.row_exchange_cycles / machine.clock
     spilled = math.ceil(max(0.0, registers - MOST_REGISTERS) / max(1.0, each)) * held * count * 2 * WORD
     spilling = p.row_spilled * spilled / machine.cache_bandwidth
     elements = float(math.prod(shape.shape))
-    work = p.row_issue * kernel.vector_flops + p.row_function * kernel.transcendentals
+    work = (p.row_issue * kernel.vector_flops + p.row_function * kernel.transcendentals) * (TWICE if twice else 1.0)
     issued = work / elements * max(elements, held * count)
     issue = issued / machine.instruction_rate
+    reduced = math.prod(shape.shape[d] for d in shape.dims)
+    turned = held * count * p.row_turn_cycles + elements / reduced * p.row_turned_cycles
+    turned *= held_operands(kernel, shape) if twice and reduced % VECTOR == 0 else 0.0
+    turn = turned / (machine.sms * machine.clock * resident)
+    norm = min(p.row_overlap, 1 + (resident - 1) / SIDE_BY_SIDE)
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     waited = p.reduction_cycles + (p.wait_cycles if kernel.recency is not None else 0.0)
     fixed = machine.launch + waited / machine.clock
     return GpuWork(
-        time=fixed + _joined(moved.seconds, issue, p.row_overlap) + exchanged + spilling,
-        compute=issue + exchanged + spilling,
+        time=fixed + _joined(moved.seconds, issue + turn, norm) + exchanged + spilling,
+        compute=issue + turn + exchanged + spilling,
         computing=issue,
         fixed=fixed,
         memory=moved.seconds,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
-        formula="t = start + |mem, issue|_p + exchange + spill",
+        formula="t = start + |mem, issue + turn|_p + exchange + spill",
         terms=(
             *moved.terms,
             *machine.named(
@@ -143,15 +165,58 @@ def row_program(kernel: Kernel, machine: GpuMachine) -> GpuWork:
                 ("programs of an SM at a time", "R", resident, ""),
                 ("waves", "w", waves, ""),
                 *machine.issuing(issued, issue),
+                ("values turned in shared memory", "turn", turn, "s"),
                 ("exchanges between warps", "exchange = (w reductions - 1) c", exchanged, "s"),
                 ("values that registers do not hold", "spill", spilling, "s"),
                 ("launch, and from the last load to the result", "start", fixed, "s"),
-                ("norm of what overlaps", "p", p.row_overlap, ""),
+                ("norm of what overlaps", "p", norm, ""),
             ),
         ),
     )
 
 
-def _joined(memory: float, issue: float, norm: float) -> float:
-    longest = max(memory, issue)
-    return longest * ((memory / longest) ** norm + (issue / longest) ** norm) ** (1 / norm) if longest else 0.0
+def _joined(memory: float, busy: float, norm: float) -> float:
+    longest = larger(memory, busy)
+    joined: float = longest * ((memory / longest) ** norm + (busy / longest) ** norm) ** (1 / norm)
+    return joined
+
+
+def as_tiled(kernel: Kernel, shape: Reduction) -> Kernel:
+    """A normalisation of modelled kernels with the tile that XLA's model of them would choose.
+
+    Programs with an operand that rows share (a scale, a mask, compared places) take 16 K elements on 8 warps, which load it once;
+    others, and those of few elements, 2 K on 4: so the compiler mostly chose for `data/measured/h200-row-programs/open`, which
+    weighs bytes against programs. Rows of a mask that outer dimensions share are taken together over these.
+    """
+    elements = math.prod(shape.shape)
+    reduced = math.prod(shape.shape[d] for d in shape.dims)
+    rows = elements // max(1, reduced)
+    strewn = mask_is_shared(kernel, shape)
+    per_row = {rows * width for width in (1, 2, 4)}
+    shared = strewn or any(SCALARS < size < WHOLE * elements and size not in per_row for size in kernel.operand_bytes)
+    length = 1 << max(0, math.ceil(math.log2(max(1, reduced))))
+    tile, warps = LARGE_TILE if shared and rows * length >= FEW_ELEMENTS else SMALL_TILE
+    held = max(tile, length)
+    flags = kernel.flags | {"strewn"} if strewn else kernel.flags - {"strewn"}
+    return replace(kernel, tile=held, warps=warps, programs=max(1, math.ceil(rows * length / held)), flags=flags)
+
+
+def mask_is_shared(kernel: Kernel, shape: Reduction) -> bool:
+    """Whether outer dimensions share a mask of rows and columns: an operand of just these, or compared places."""
+    kept = [size for dim, size in enumerate(shape.shape) if dim not in shape.dims and size > 1]
+    if len(kept) < 2:
+        return False
+    reduced = math.prod(shape.shape[d] for d in shape.dims)
+    masks = {kept[-1] * reduced * width for width in (1, 2, 4)}
+    return _compares_places(kernel.ops) or not masks.isdisjoint(kernel.operand_bytes)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compares_places(ops: tuple[str, ...]) -> bool:
+    """Whether a fusion compares places, rows with columns, as causal masks do: two countings, or one that is spread both ways."""
+    names = [short_name(name) for name in ops]
+    if names.count("iota") != 1:
+        return names.count("iota") > 1
+    after = names[names.index("iota") + 1 :]
+    between = after[: after.index("compare")] if "compare" in after else []
+    return between.count("broadcast_in_dim") > 1 and set(between) <= {"broadcast_in_dim", "reshape", "add", "convert"}

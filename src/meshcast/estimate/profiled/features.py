@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from meshcast.estimate.gpu.programs import is_program
-from meshcast.estimate.gpu.row_programs import is_masked, is_row_program, per_thread, words_of_operands
+from meshcast.estimate.gpu.row_programs import held_twice, is_row_program, per_thread, words_of_operands
 from meshcast.estimate.gpu.solvers import waits_for_host
 from meshcast.estimate.profiled.tiles import tiled_family, tiled_place
 from meshcast.estimate.rates import catalogue_key
@@ -43,14 +43,14 @@ def place(kernel: Kernel, device: Device) -> Place:
 
 
 def _program(kernel: Kernel, device: Device) -> Where:
-    """What the tile of a program of rows adds to its place: elements and registers of a thread, and a mask that it holds."""
+    """What the tile of a program of rows adds: elements and registers of a thread, and whether it holds them twice."""
     shape = kernel.geometry
     if device.kind != "gpu" or not is_row_program(kernel) or not isinstance(shape, Reduction):
         return ()
     return (
         log2(per_thread(kernel, shape)),
         2 * words_of_operands(kernel, shape),
-        3.0 * is_masked(kernel, shape),
+        3.0 * held_twice(kernel, shape),
         log2(kernel.warps),
     )
 

@@ -1,10 +1,12 @@
-"""Does a search with bounds find what trying all plans finds, and with how many predictions? A real space, searched both ways.
+"""Does a search with bounds find what trying all plans finds, and with how many predictions? Real spaces, searched both ways.
 
-    python benchmarks/pruning.py [--record tests/data/pruned-space.json.xz]
+    python benchmarks/pruning.py [gpt3|llama] [--record FOLDER] [--steps FILE]
 
-The space is the 196 plans of GPT-3 175B on 128 H100s with sequences of their own and everything computed again. `--record` writes
-what came out, points and what bounds asked about layers, for `tests/explore/test_pruning.py`, which searches again by them: to be
-done anew where plans are written otherwise or bounds ask for something else. Three minutes of CPU time.
+`gpt3` is the 196 plans of GPT-3 175B on 128 H100s with sequences of their own and everything computed again; `llama` the 95 plans
+of eight layers of Llama 3 8B on one host, most of them without stages and within a factor of two of the best. `--record` writes
+what came out, points and what bounds asked about layers, for `tests/explore/test_pruning.py` (`tests/data`), which searches again by
+them: to be done anew where plans are written otherwise or bounds ask for something else. `--steps` takes the steps of such a
+file for known, where bounds alone have changed. Three minutes of CPU time, and one.
 """
 
 from __future__ import annotations
@@ -28,13 +30,26 @@ from meshcast.explore.point import Outcome  # noqa: E402
 from meshcast.explore.space import Space  # noqa: E402
 from meshcast.explore.work import Answer, SearchWork  # noqa: E402
 
-SPACE = Space(
+GPT3 = Space(
     model="gpt3-175b",
     asked={
         "on": "dgx-h100", "devices": 128, "settings": {"batch": "128", "seq": "2048"}, "fidelity": "analytical",
     },
     plans={"remat": ("full",), "mbs": (1,)},
 )  # fmt: skip
+LLAMA = Space(
+    model="llama3-8b",
+    asked={
+        "on": "dgx-h100", "devices": 8, "settings": {"batch": "16", "seq": "2048", "layers": "8"}, "fidelity": "analytical",
+    },
+    plans={"remat": ("full",)},
+)  # fmt: skip
+SPACES = {"gpt3": GPT3, "llama": LLAMA}
+
+
+def file_of(name: str, folder: Path) -> Path:
+    """Where what came out of a space is written."""
+    return folder / f"pruned-space-{name}.json.xz"
 
 
 class Recording:
@@ -61,6 +76,12 @@ class Recording:
                 self.layers.append({**asked, "fidelity": fidelity, "cost": asdict(answer) if answer else None})
             yield number, answer
 
+    def take(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Takes steps for known."""
+        for row in rows:
+            told = {name: row[name] for name in ("status", "step_time_s", "memory_bytes")}
+            self.points[row["plan"]] = Outcome(**told)
+
     def close(self) -> None:
         """Ends the engine."""
         self._engine.close()
@@ -81,13 +102,18 @@ def main() -> None:
         SystemExit: The searches find other plans.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("space", choices=SPACES, nargs="?", default="gpt3")
     parser.add_argument("--record", type=Path)
-    file = parser.parse_args().record
+    parser.add_argument("--steps", type=Path)
+    asked = parser.parse_args()
+    space = SPACES[asked.space]
     engine = Recording()
+    if asked.steps is not None:
+        engine.take(json.loads(lzma.decompress(asked.steps.read_bytes()))["points"])
     started = time.process_time()
-    pruned = explore(SPACE, search="best", engine=engine, top=1)
+    pruned = explore(space, search="best", engine=engine, top=1)
     between = time.process_time()
-    every = explore(SPACE, search="exhaustive", engine=engine, top=1)
+    every = explore(space, search="exhaustive", engine=engine, top=1)
     ended = time.process_time()
     count, share = pruned.tally.evaluated, pruned.tally.evaluated / every.tally.evaluated
     best, least = pruned.best[0], every.best[0]
@@ -96,8 +122,8 @@ def main() -> None:
     print(f"{pruned.tally.below_bounds} steps are below their bounds")
     for name, found in (("by bounds", best), ("of all", least)):
         print(f"best {name}: {found.point.plan}, {found.outcome.step_time_s} s")
-    if file is not None:
-        file.write_bytes(lzma.compress(json.dumps(engine.written()).encode()))
+    if asked.record is not None:
+        file_of(asked.space, asked.record).write_bytes(lzma.compress(json.dumps(engine.written()).encode()))
     if best.point.plan != least.point.plan or pruned.tally.below_bounds:
         raise SystemExit("the searches differ")
 

@@ -33,7 +33,9 @@ from meshcast.estimate.kernel_columns import KernelAtPoints as KernelAtPoints
 from meshcast.estimate.kernel_columns import KernelColumns as KernelColumns
 from meshcast.estimate.kernel_columns import KernelsByPoint as KernelsByPoint
 from meshcast.estimate.kernel_columns import at_clocks as at_clocks
+from meshcast.estimate.least import KernelFloor as KernelFloor
 from meshcast.estimate.least import is_product as is_product
+from meshcast.estimate.least import least_answers as least_answers
 from meshcast.estimate.least import least_seconds as least_seconds
 from meshcast.estimate.measurements.calls import read_calls as read_calls
 from meshcast.estimate.measurements.file import ProfileHeader as ProfileHeader
@@ -64,10 +66,12 @@ from meshcast.estimate.outside import LAYER_SIMULATORS as LAYER_SIMULATORS
 from meshcast.estimate.outside import SIMULATORS as SIMULATORS
 from meshcast.estimate.outside import layer_simulator as layer_simulator
 from meshcast.estimate.outside.environment import ENVIRONMENTS as ENVIRONMENTS
+from meshcast.estimate.power import LOWEST_CLOCK as LOWEST_CLOCK
 from meshcast.estimate.power import PowerDraw as PowerDraw
 from meshcast.estimate.power import PowerLaw as PowerLaw
 from meshcast.estimate.power import Values as Values
 from meshcast.estimate.power import ValueShares as ValueShares
+from meshcast.estimate.power import power_limit as power_limit
 from meshcast.estimate.power import settled_clock as settled_clock
 from meshcast.estimate.profiled.estimator import Profiled as Profiled
 from meshcast.estimate.profiled.interpolator import Interpolator as Interpolator

@@ -18,7 +18,7 @@ from meshcast.base import KeptBeside, NumberColumn, UnsupportedError, column_of,
 from meshcast.estimate.chain import EstimatedKernels, columns_of_full
 from meshcast.estimate.clock_columns import ClockColumns, FullColumns, slowed_columns
 from meshcast.estimate.estimator import Array, Clocks
-from meshcast.estimate.power import LOWEST, PowerDraw, PowerLaw, fitting_looks, power_limit
+from meshcast.estimate.power import LOWEST_CLOCK, PowerDraw, PowerLaw, fitting_looks, power_limit
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel
 
@@ -283,7 +283,7 @@ class DrawByPoint:
         limits = [power_limit(self.law, device, clocks) for device in devices]
         of = {place: limits[place] if len(limits) > 1 else limits[0] for place in places}
         rest = dict(zip(places, rests, strict=True))
-        looks = {place: fitting_looks(LOWEST, 1.0) for place in places}
+        looks = {place: fitting_looks(LOWEST_CLOCK, 1.0) for place in places}
         asked = {place: next(each) for place, each in looks.items()}
         found: dict[int, float] = {}
         while asked:

@@ -32,7 +32,7 @@ from meshcast.hardware import Device
 
 # The lowest clock that is looked for, as a share of the full one; set by hand, with room below what was seen: products of
 # 8192^2 without a pause settle an H200 at 0.76. Far below that voltage meets its floor, and the law of `E(s)` ends.
-LOWEST = 0.4
+LOWEST_CLOCK = 0.4
 
 Number = TypeVar("Number", float, Array)
 # What a program's arrays hold: numbers whose bits look random, normally distributed ones (weights and activations in training),
@@ -72,7 +72,7 @@ class PowerLaw:
         Chips of one kind draw differently, so caps leave them different clocks, and whoever waits for all of them waits for
         the slowest: of n normally distributed ones it lies `sigma sqrt(2 ln n)` off, for large n.
         """
-        return 1.0 if devices < 2 else max(LOWEST, 1.0 - self.variation * math.sqrt(2.0 * math.log(devices)))
+        return 1.0 if devices < 2 else max(LOWEST_CLOCK, 1.0 - self.variation * math.sqrt(2.0 * math.log(devices)))
 
     def joules(self, dynamic: Number, static: Number, time: Number, share: float) -> Number:
         """Joules above idle at a share of the full clock.
@@ -125,9 +125,9 @@ class PowerDraw:
 
 
 def settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks, rest: float = 0.0) -> float:
-    """The clock, as a share of the full one, that a program of these kernels runs at: bisection down to `LOWEST`.
+    """The clock, as a share of the full one, that a program of these kernels runs at: bisection down to `LOWEST_CLOCK`.
 
-    `LOWEST` is also the answer where even that draws more than the cap: predicted power then lies above it.
+    `LOWEST_CLOCK` is also the answer where even that draws more than the cap: predicted power then lies above it.
 
     Args:
         draw: Its kernels.
@@ -158,7 +158,7 @@ def _settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clock
         seconds = float(counts @ times) + rest
         return float(counts @ law.joules(draw.dynamic, draw.static, times, share)), limit * max(seconds, window)
 
-    return largest_fitting(drawn, LOWEST, 1.0)
+    return largest_fitting(drawn, LOWEST_CLOCK, 1.0)
 
 
 HALVINGS = 20

@@ -13,9 +13,10 @@ from meshcast.explore.evaluating import cluster_of, options_of
 from meshcast.explore.measures import Known
 from meshcast.explore.point import Point
 from meshcast.explore.space import Combination
+from meshcast.explore.whole_steps import WeightTraffic, of_step
 from meshcast.explore.work import SearchWork
 from meshcast.hardware import Cluster
-from meshcast.jobs import LayersCost
+from meshcast.jobs import TURNS, LayersCost
 from meshcast.zoo import Plan
 
 LEVELS = 4  # closed form, a layer in its loop, a part in the middle, the last part
@@ -37,10 +38,12 @@ class Bounder:
     found: dict[str, LayersCost | None] = field(repr=False)
     cluster: Cluster = field(init=False, repr=False)
     _modelled: bool = field(init=False, default=True)
+    _traffic: WeightTraffic = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         options = options_of({**self.combination.asked, "plan": None})
         self.cluster = cluster_of(options)
+        self._traffic = WeightTraffic(self.cluster, options)
         # A compiler is asked about whole programs: its parts are no cheaper than the step.
         self._modelled = "compiled" not in (options.estimate.fidelity, options.lowering.kernels)
 
@@ -60,8 +63,10 @@ class Bounder:
             return self._work(alone, 0, counted=True)
         if level == 1:
             # Parts of one turn have no loop, and layers that come first may be of another kind.
-            looped = plan.one_program or shape.layers // plan.parts >= 2 * shape.period
-            return self._work(_family(plan), 0) if looped else None
+            if plan.one_program:
+                looped = shape.layers - shape.first >= TURNS * shape.period
+                return self._work(_family(plan), 0, last=True) if looped else None
+            return self._work(_family(plan), 0) if shape.layers // plan.parts >= TURNS * shape.period else None
         # Layers that come first may be of another kind.
         each = shape.layers // plan.parts
         if level == 2:
@@ -78,7 +83,10 @@ class Bounder:
         last = self._found(plan, 3) if level >= 3 else None
         if turn is None and part is None and last is None:
             return bound
-        return bound.raised(of_layers(plan, shape, batch, self.cluster.device, turn, part, last))
+        device = self.cluster.device
+        if plan.one_program:
+            return bound.raised(of_step(plan, shape, batch, device, turn, self._traffic)) if turn is not None else bound
+        return bound.raised(of_layers(plan, shape, batch, device, turn, part, last))
 
     def _found(self, plan: Plan, level: int) -> LayersCost | None:
         work = self.wanted(plan, level)
@@ -90,11 +98,12 @@ class Bounder:
         if counted:
             asked |= _COUNTED
         shape = self.combination.shape
+        ending = shape.layers - (layers or TURNS * shape.period)
         point = Point(number=-1, target=self.combination.target, asked=asked)
         return SearchWork(
             kind="layers",
             point=point,
-            first=shape.layers - layers if last else shape.first,
+            first=ending if last else shape.first,
             layers=layers,
             last=last,
             period=shape.period,

@@ -15,11 +15,7 @@ Four bounds, each tighter and dearer than the one before:
    gradients and optimizer state in equal shares, and what min(m, pp) microbatches in flight save in the first stage.
 2. *A turn of the loop over layers* under the plan's own sharding, at the full clock (`jobs.layer_turn`), taken from a part of two
    such turns. Parts of a pipeline have the same loop with more turns: collectives, memory traffic and the real times of kernels
-   count. A step without stages is another program around the same layers: what its turns have in common with a part's are
-   the matrix products and the exchanges between them, and these count, with the least that the same estimators answer for them
-   (`jobs/least_times.py`):
-
-       t >= m L max(sum of products, longest path of data through products and exchanges)
+   count. A step without stages is another program around the same layers: `whole_steps` has what it takes at least.
 3. *The part itself*, where a pipeline has parts in the middle: its programs are those of the step (`jobs.part_cost`).
 4. *The last part*, with the logits and the loss, which keep its stage busy for longer than any other: its programs, too.
 
@@ -126,16 +122,14 @@ def of_layers(
         shape: The model.
         batch: The global batch.
         device: What every rank runs on.
-        turn: A layer in its loop; of a plan without stages, one of weights that are not spread. None where parts have no loop.
+        turn: A layer in its loop. None where parts have no loop.
         part: A part of as many layers as those of the plan; None where that is not known, or all parts are ends.
         last: The last part; None where that is not known.
     """
     microbatches = batch // (plan.mbs * plan.batch_shards)
     ends = plan.mbs * _logit_flops(shape) / (plan.tp * plan.cp * _rate(plan, device))
     least = middle = Passes(forward_s=0.0, backward_s=0.0)
-    if turn is not None and plan.one_program:
-        least = middle = Passes(forward_s=0.0, backward_s=shape.layers * turn.least_s)
-    elif turn is not None:
+    if turn is not None:
         least = middle = _times(turn, shape.layers / plan.parts)
     if part is not None:
         middle = _times(part, 1.0)
@@ -144,7 +138,7 @@ def of_layers(
         last=_times(last, 1.0) if last is not None else None,
     )  # fmt: skip
     known = turn if turn is not None else part
-    if known is None or plan.one_program or shape.first:
+    if known is None or shape.first:
         return PlanBound(time_s=time_s)
     # By stage, of `turn`'s one layer or of `part`'s all.
     share = shape.layers / plan.pp if turn is not None else float(plan.vp)

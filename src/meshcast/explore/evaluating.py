@@ -23,6 +23,7 @@ from meshcast.jobs import (
     chosen_options,
     job_source,
     layer_turn,
+    least_of_step,
     part_cost,
     resolve_job,
 )
@@ -100,7 +101,7 @@ def layers_costs(
     target: str, asked: Mapping[str, Any], *, first: int, layers: int, period: int, last: bool = False
 ) -> LayersCost:
     """What layers of a model take under a plan: `layers` of them as a part, of the `last` ones with what ends the model; where
-    that is 0, one in its loop.
+    that is 0, one in its loop, of the `last` ones with what it takes at least in any step.
 
     Raises:
         MeshcastError: They cannot be had.
@@ -109,7 +110,8 @@ def layers_costs(
     builder, cluster = builder_of(target), cluster_of(options)
     if layers:
         return part_cost(builder, options, cluster, first=first, layers=layers, last=last)
-    return layer_turn(builder, options, cluster, first=first, period=period)
+    turn = least_of_step if last else layer_turn
+    return turn(builder, options, cluster, first=first, period=period)
 
 
 def options_of(asked: Mapping[str, Any]) -> Options:

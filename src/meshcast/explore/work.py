@@ -107,7 +107,7 @@ def answer_of(data: Mapping[str, Any]) -> Answer:
     """The answer of an object."""
     if "outcome" in data:
         return Outcome.from_json(data["outcome"])
-    return LayersCost(**data["layers"]) if data["layers"] is not None else None
+    return LayersCost.from_json(data["layers"]) if data["layers"] is not None else None
 
 
 def works_text(works: Sequence[SearchWork]) -> str:

@@ -6,9 +6,13 @@ from meshcast.jobs.front import predict as predict
 from meshcast.jobs.front import predict_job as predict_job
 from meshcast.jobs.front import predict_with_job as predict_with_job
 from meshcast.jobs.front import prepare as prepare
+from meshcast.jobs.layers import TURNS as TURNS
 from meshcast.jobs.layers import LayersCost as LayersCost
 from meshcast.jobs.layers import layer_turn as layer_turn
+from meshcast.jobs.layers import least_of_step as least_of_step
 from meshcast.jobs.layers import part_cost as part_cost
+from meshcast.jobs.least_work import LeastStep as LeastStep
+from meshcast.jobs.least_work import LeastWork as LeastWork
 from meshcast.jobs.nodes.drawable import check_drawable as check_drawable
 from meshcast.jobs.nodes.drawable import check_drawable_parts as check_drawable_parts
 from meshcast.jobs.nodes.drawable import not_alike as not_alike

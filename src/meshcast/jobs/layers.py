@@ -8,12 +8,15 @@ what the last one takes, which has what ends the model beside its layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from meshcast.base import collected_later, names_taken, room_for_nesting
 from meshcast.hardware import Cluster
 from meshcast.jobs.described import asked_of
-from meshcast.jobs.least_times import least_turn
+from meshcast.jobs.least_times import least_ends, least_turn, limit_of, stream_of
+from meshcast.jobs.least_work import LeastWork, PowerLimit
 from meshcast.jobs.pipeline.job import PipelineJob
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.jobs.pipeline.wiring import total_bytes
@@ -26,6 +29,7 @@ from meshcast.simulate import Repeat
 from meshcast.zoo import Builder
 
 TURNS = 2  # of the loop: one would be no loop
+PASSES = ("forward", "backward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +43,13 @@ class LayersCost:
         saved_bytes: What the forward pass leaves for the backward pass.
         fixed_bytes: Weights and gradients.
         flops: Of both passes' matrix products.
-        least_s: Seconds of both passes in any program that has such layers, whatever else it does (`jobs/least_times.py`); 0 of
-            layers that are no loop.
+        least_forward: What a layer's forward pass takes in any program that has it, whatever else that does
+            (`jobs/least_times.py`); None where that was not asked.
+        least_backward: What its backward pass takes likewise.
+        aside: What both do beside that, where no other device has a share of the weights.
+        ends: What ends the model takes likewise.
+        stream: What a byte takes at least that is moved to or from memory.
+        limit: What a device may draw; None where nobody knows.
     """
 
     forward_s: float
@@ -49,7 +58,20 @@ class LayersCost:
     saved_bytes: float
     fixed_bytes: float
     flops: float
-    least_s: float = 0.0
+    least_forward: LeastWork | None = None
+    least_backward: LeastWork | None = None
+    aside: LeastWork | None = None
+    ends: LeastWork | None = None
+    stream: LeastWork | None = None
+    limit: PowerLimit | None = None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LayersCost:
+        """The cost of an object, as `asdict` makes it."""
+        names = ("least_forward", "least_backward", "aside", "ends", "stream")
+        works = {name: LeastWork.from_json(data[name]) for name in names if data.get(name) is not None}
+        limit = {"limit": PowerLimit(**data["limit"])} if data.get("limit") is not None else {}
+        return cls(**{**data, **works, **limit})
 
 
 def part_cost(
@@ -80,9 +102,31 @@ def layer_turn(builder: Builder, options: Options, cluster: Cluster, *, first: i
     Arguments and errors are those of `part_cost`; `period` is after how many layers the pattern begins again.
     """
     part = _part(builder, options, cluster, first=first, layers=TURNS * period)
+    return _turn_cost(part, period)
+
+
+def least_of_step(builder: Builder, options: Options, cluster: Cluster, *, first: int, period: int) -> LayersCost:
+    """`layer_turn` of the last layers, with what these, a period of them, and what ends the model take at least in any step.
+
+    Arguments and errors are those of `layer_turn`; `first` is the first of the last layers.
+    """
+    part = _part(builder, options, cluster, first=first, layers=TURNS * period, last=True)
+    runs = [each.run for each in part.programs.values()]
+    (forward, beside), (backward, behind) = (least_turn(part.programs[name].run, TURNS) for name in PASSES)
+    return replace(
+        _turn_cost(part, period),
+        least_forward=forward,
+        least_backward=backward,
+        aside=beside.then(behind),
+        ends=least_ends(runs, TURNS),
+        stream=stream_of(runs[0]),
+        limit=limit_of(runs[0]),
+    )
+
+
+def _turn_cost(part: PartEstimate, period: int) -> LayersCost:
     seconds = {name: _turn(part, name) / period for name in part.predictions}
-    least = sum(least_turn(each.run, TURNS) for each in part.programs.values()) / period
-    return replace(_cost(part, seconds, share=1 / (TURNS * period)), least_s=least)
+    return _cost(part, seconds, share=1 / (TURNS * period))
 
 
 def _part(

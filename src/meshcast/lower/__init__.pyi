@@ -46,6 +46,7 @@ from meshcast.lower.splits import SPLIT_TILE as SPLIT_TILE
 from meshcast.lower.splits import padded_bytes as padded_bytes
 from meshcast.lower.splits import partial_bytes as partial_bytes
 from meshcast.lower.splits import split_parts as split_parts
+from meshcast.lower.swapped_products import swapped_sides as swapped_sides
 from meshcast.lower.xla_gpu.installation import GPU_COMPILER as GPU_COMPILER
 from meshcast.lower.xla_gpu.installation import HOW_TO_INSTALL_GPU_COMPILER as HOW_TO_INSTALL_GPU_COMPILER
 from meshcast.lower.xla_gpu.installation import found_gpu_compiler as found_gpu_compiler

@@ -33,8 +33,8 @@ TRIES = 3
 AHEAD = 4  # bundles for each lane that are taken from the source before they are needed
 BUNDLE_S = 2.0
 QUICK_S = 0.4  # of a work that is handed over with at least so many others, however busy the machine is:
-LEAST = 128  # such points differ in their hardware alone, and are worked out together (`explore.together`)
-MOST = 256  # works of a bundle
+LEAST = 256  # such points differ in their hardware alone, and are worked out together (`explore.together`)
+MOST = 512  # works of a bundle
 GROWTH = 64  # times as many as before: points that are worked out together cost little more than one of them does
 # Works of a bundle that are shared out no further when nothing comes behind them, for the same reason, and their seconds.
 AT_THE_END, AT_THE_END_S = 32, 0.5

@@ -4,9 +4,9 @@
 
 `gpt3` is the 196 plans of GPT-3 175B on 128 H100s with sequences of their own and everything computed again; `llama` the 95 plans
 of eight layers of Llama 3 8B on one host, most of them without stages and within a factor of two of the best. `--record` writes
-what came out, points and what bounds asked about layers, for `tests/explore/test_pruning.py` (`tests/data`), which searches again by
-them: to be done anew where plans are written otherwise or bounds ask for something else. `--steps` takes the steps of such a
-file for known, where bounds alone have changed. Three minutes of CPU time, and one.
+what came out, points and what bounds asked about layers, for `tests/explore/test_pruning.py` (in `tests/data`), which searches
+again by them: to be done anew where plans are written otherwise or bounds ask for something else. `--steps` takes the steps of
+such a file for known, where bounds alone have changed. Three minutes of CPU time, and one.
 """
 
 from __future__ import annotations

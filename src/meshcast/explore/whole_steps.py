@@ -7,7 +7,7 @@ With m microbatches and L layers
 
 - *Turns* take what `jobs/least_times.py` says, and no less than the channel of `fsdp` carries in them: a layer's weights are
   gathered in both, and its gradients scattered in the second; so are sums over replicas where a step has one microbatch and
-  no `zero`.
+  no `zero`. Behind the last gather of a forward turn a product is still to come.
 - *Ends.* Of the output projection's weights no device has more than its share: the rest comes before its product, outside of
   the loops, when there is nothing else to compute.
 - *Close.* Behind its loops a step sums gradients up over replicas where it has several microbatches or `zero`, gathers what
@@ -21,6 +21,8 @@ Clock and power cap are those of `jobs/least_work.py`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from meshcast.base import Mesh
 from meshcast.explore.bounds import FULL, HALF, STATE, PlanBound
@@ -95,15 +97,16 @@ def of_step(
     each = shape.period * max(0.0, (shape.parameters - 2 * table) / shape.layers - ASIDE * shape.width) / spread
     gathered = scattered = summed = head = 0.0
     if plan.cp == 1 and not shape.first:
-        gathered = traffic.seconds(plan, "all_gather", "fsdp", weight * each)
-        scattered = traffic.seconds(plan, "reduce_scatter", "fsdp", HALF * each)
+        layer = _weights(plan, shape, turn, each)
+        gathered = sum(traffic.seconds(plan, "all_gather", "fsdp", weight * count) for count in layer)
+        scattered = sum(traffic.seconds(plan, "reduce_scatter", "fsdp", HALF * count) for count in layer)
         head = traffic.seconds(plan, "all_gather", "fsdp", weight * table / spread)
         if microbatches == 1 and not plan.zero:
             summed = traffic.seconds(plan, "all_reduce", "data", HALF * each / plan.mesh.get("fsdp", 1))
     closing = _closing(plan, shape, microbatches, traffic)
     step = LeastStep(
         works=(
-            (turns, forward.beside(gathered)),
+            (turns, forward.beside(gathered + turn.shortest_s if gathered else 0.0)),
             (turns, backward.then(aside.times(1 / _sharing(plan))).beside(max(gathered + scattered, summed))),
             (microbatches, ends.then(LeastWork(fixed_s=head))),
             (microbatches, stream.times(_added_bytes(plan, shape, device, microbatches))),
@@ -112,6 +115,15 @@ def of_step(
         )
     )
     return PlanBound(time_s=step.under(turn.limit, plan.devices))
+
+
+def _weights(plan: Plan, shape: ModelShape, turn: LayersCost, each: float) -> Sequence[float]:
+    """Weights of a turn that are gathered at once: of its products, as far as these are all of its weights, or all together.
+
+    A product of T tokens with n weights has 2 T n FLOPs.
+    """
+    apart = [flops * plan.cp / (2 * plan.mbs * shape.seq) for flops in turn.products]
+    return apart if 0.5 * each < sum(apart) <= 1.001 * each + ASIDE * shape.period * shape.width else (each,)
 
 
 def _closing(plan: Plan, shape: ModelShape, microbatches: int, traffic: WeightTraffic) -> float:

@@ -29,7 +29,6 @@ from meshcast.simulate import Repeat
 from meshcast.zoo import Builder
 
 TURNS = 2  # of the loop: one would be no loop
-PASSES = ("forward", "backward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +46,8 @@ class LayersCost:
             (`jobs/least_times.py`); None where that was not asked.
         least_backward: What its backward pass takes likewise.
         aside: What both do beside that, where no other device has a share of the weights.
+        products: Matrix FLOPs of each product of two matrices of the forward pass.
+        shortest_s: Seconds of the shortest of them.
         ends: What ends the model takes likewise.
         stream: What a byte takes at least that is moved to or from memory.
         limit: What a device may draw; None where nobody knows.
@@ -61,6 +62,8 @@ class LayersCost:
     least_forward: LeastWork | None = None
     least_backward: LeastWork | None = None
     aside: LeastWork | None = None
+    products: tuple[float, ...] = ()
+    shortest_s: float = 0.0
     ends: LeastWork | None = None
     stream: LeastWork | None = None
     limit: PowerLimit | None = None
@@ -71,7 +74,7 @@ class LayersCost:
         names = ("least_forward", "least_backward", "aside", "ends", "stream")
         works = {name: LeastWork.from_json(data[name]) for name in names if data.get(name) is not None}
         limit = {"limit": PowerLimit(**data["limit"])} if data.get("limit") is not None else {}
-        return cls(**{**data, **works, **limit})
+        return cls(**{**data, **works, **limit, "products": tuple(data.get("products", ()))})
 
 
 def part_cost(
@@ -112,12 +115,14 @@ def least_of_step(builder: Builder, options: Options, cluster: Cluster, *, first
     """
     part = _part(builder, options, cluster, first=first, layers=TURNS * period, last=True)
     runs = [each.run for each in part.programs.values()]
-    (forward, beside), (backward, behind) = (least_turn(part.programs[name].run, TURNS) for name in PASSES)
+    forward, backward = (least_turn(part.programs[name].run, TURNS) for name in ("forward", "backward"))
     return replace(
         _turn_cost(part, period),
-        least_forward=forward,
-        least_backward=backward,
-        aside=beside.then(behind),
+        least_forward=forward.work.then(forward.saved),
+        least_backward=backward.work,
+        aside=forward.cut.then(backward.cut).then(backward.saved),
+        products=forward.products,
+        shortest_s=forward.shortest_s,
         ends=least_ends(runs, TURNS),
         stream=stream_of(runs[0]),
         limit=limit_of(runs[0]),

@@ -14,8 +14,9 @@ So of a turn these count:
   another. What casts, cuts or gathers weights has no product before it; what adds gradients up has none behind it;
 - collectives between products, as long as they take alone.
 
-All other kernels of a turn (`aside`) deal with weights and their gradients, of which a device has the less the more share them,
-or with activations: of those a program whose weights are shared by F devices has at least the F-th part.
+All other kernels of a turn deal with weights and their gradients, of which a device has the less the more share them, or with
+activations: of those a program whose weights are shared by F devices has at least the F-th part, and all of what a forward pass
+does with results of its products that it saves.
 
 Kernels run one after the other on the one compute stream of a device. A collective waits for what leads to it and holds up
 what it leads to: beside it run at the most the kernels that are neither (`LeastWork` says what that leaves exposed). A chain
@@ -43,24 +44,59 @@ Floors = Mapping[CostKey, KernelFloor]
 STREAMED = 2**31  # bytes: long enough for launches and ends not to count
 
 
-def least_turn(run: Run, trips: int) -> tuple[LeastWork, LeastWork]:
-    """The least of a turn of each of a run's outermost loops of so many turns, together; and of what it does beside that."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastTurn:
+    """What a turn of a pass takes at least.
+
+    Attributes:
+        work: Products and what is between them.
+        saved: What keeps results of products that no product of the turn needs: of a forward pass activations, of a backward
+            pass gradients of weights.
+        cut: What deals with values that no product of the turn leads to: weights, and what a forward pass has left.
+        products: Matrix FLOPs of each product of two matrices.
+        shortest_s: Seconds of the shortest of them.
+    """
+
+    work: LeastWork
+    saved: LeastWork
+    cut: LeastWork
+    products: tuple[float, ...] = ()
+    shortest_s: float = 0.0
+
+
+def least_turn(run: Run, trips: int) -> LeastTurn:
+    """The least of a turn of each of a run's outermost loops of so many turns, together."""
     if run.options.lowering.rewrites.any:  # which cut products into pieces, and move them between turns
-        return LeastWork(), LeastWork()
+        return LeastTurn(work=LeastWork(), saved=LeastWork(), cut=LeastWork())
     bodies = list(_loops(run, trips))
     floors = _floors(run, [kernel for body in bodies for kernel, _ in body.walk() if kernel.collective is None])
     blocks = [_Block.of(run, body, floors) for body in bodies]
-    return one_after_the_other(each.least() for each in blocks), one_after_the_other(each.aside() for each in blocks)
+    plain = [
+        (kernel.matrix_flops, floors[kernel.cost_key].seconds)
+        for body in bodies
+        for kernel in body.steps
+        if isinstance(kernel, Kernel)
+        and is_product(kernel)
+        and isinstance(kernel.geometry, Gemm)
+        and kernel.geometry.batch == 1
+    ]
+    return LeastTurn(
+        work=one_after_the_other(each.least() for each in blocks),
+        saved=one_after_the_other(each.aside(fed=True) for each in blocks),
+        cut=one_after_the_other(each.aside(fed=False) for each in blocks),
+        products=tuple(flops for flops, _ in plain),
+        shortest_s=min((seconds for _, seconds in plain), default=0.0),
+    )
 
 
 def least_ends(runs: Sequence[Run], trips: int) -> LeastWork:
     """The least of what is around the loops of so many turns of a part's programs: its products, once each."""
     if not runs or any(run.options.lowering.rewrites.any for run in runs):
         return LeastWork()
-    most: dict[object, LeastWork] = {}
+    most: dict[tuple[KernelKind, str, object], LeastWork] = {}
     between = LeastWork()
     for run in runs:
-        here: dict[object, LeastWork] = {}
+        here: dict[tuple[KernelKind, str, object], LeastWork] = {}
         outside = Schedule(
             inputs=(),
             outputs=(),
@@ -146,6 +182,7 @@ class _Block:
         before: For each of them, all those that lead to it in the same turn.
         works: Of products, loops with products and kernels, what they take at least; of others None.
         counted: Steps with a product on a way to them and one on a way from them, and products themselves.
+        fed: Steps with a product on a way to them.
     """
 
     run: Run
@@ -153,6 +190,7 @@ class _Block:
     before: list[int]
     works: list[LeastWork | None]
     counted: int
+    fed: int
 
     @classmethod
     def of(cls, run: Run, block: Schedule, floors: Floors) -> _Block:
@@ -171,7 +209,7 @@ class _Block:
                 found |= 1 << place | before[place]
             before.append(found)
         fed, feeding = _fed(block, direct, products), _feeding(block, direct, products)
-        return cls(run=run, steps=block.steps, before=before, works=works, counted=products | (fed & feeding))
+        return cls(run=run, steps=block.steps, before=before, works=works, counted=products | (fed & feeding), fed=fed)
 
     def least(self) -> LeastWork:
         """What a turn takes at least."""
@@ -211,12 +249,15 @@ class _Block:
         )
         return one_after_the_other(found)
 
-    def aside(self) -> LeastWork:
-        """Kernels that are not between products: what cuts weights, and what becomes of their gradients."""
+    def aside(self, *, fed: bool) -> LeastWork:
+        """Kernels that are not between products, of those that a product leads to or of the others."""
         found = (
             work
             for place, (step, work) in enumerate(zip(self.steps, self.works, strict=True))
-            if work is not None and not self.counted >> place & 1 and isinstance(step, Kernel)
+            if work is not None
+            and not self.counted >> place & 1
+            and isinstance(step, Kernel)
+            and bool(self.fed >> place & 1) == fed
         )
         return one_after_the_other(found)
 
@@ -229,10 +270,10 @@ class _Block:
                 last = max(leading, key=lambda each: best[each][0], default=None)
                 best[place] = self.run.network.seconds(step) + (best[last][0] if last is not None else 0.0), last
         chain: list[int] = []
-        place: int | None = max(best, key=lambda each: best[each][0], default=None)
-        while place is not None:
-            chain.append(place)
-            place = best[place][1]
+        end = max(best, key=lambda each: best[each][0], default=None)
+        while end is not None:
+            chain.append(end)
+            end = best[end][1]
         return chain[::-1]
 
 

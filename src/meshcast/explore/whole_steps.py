@@ -7,7 +7,8 @@ With m microbatches and L layers
 
 - *Turns* take what `jobs/least_times.py` says, and no less than the channel of `fsdp` carries in them: a layer's weights are
   gathered in both, and its gradients scattered in the second; so are sums over replicas where a step has one microbatch and
-  no `zero`. Behind the last gather of a forward turn a product is still to come.
+  no `zero`. Behind the last gather of a forward turn a product is still to come. As far as a turn has too few other kernels and
+  exchanges to run beside, they run beside products, and take cores from these (`simulate/contention.py`).
 - *Ends.* Of the output projection's weights no device has more than its share: the rest comes before its product, outside of
   the loops, when there is nothing else to compute.
 - *Close.* Behind its loops a step sums gradients up over replicas where it has several microbatches or `zero`, gathers what
@@ -25,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshcast.base import Mesh
+from meshcast.estimate import LOWEST_CLOCK
 from meshcast.explore.bounds import FULL, HALF, STATE, PlanBound
 from meshcast.explore.shape import ModelShape
 from meshcast.hardware import Cluster, Device
@@ -70,6 +72,13 @@ class WeightTraffic:
             self._known[key] = model.seconds(collective_of(kind, int(size), mesh.group((axis,))))
         return self._known[key]
 
+    def in_network(self, plan: Plan, kind: str, axis: str, size: float) -> bool:
+        """Whether switches carry out a part of such a collective."""
+        if not self.seconds(plan, kind, axis, size):
+            return False
+        mesh = Mesh.of(plan.mesh)
+        return self._models[mesh.size].plan(collective_of(kind, int(size), mesh.group((axis,)))).in_network
+
 
 def of_step(
     plan: Plan, shape: ModelShape, batch: int, device: Device, turn: LayersCost, traffic: WeightTraffic
@@ -104,10 +113,15 @@ def of_step(
         if microbatches == 1 and not plan.zero:
             summed = traffic.seconds(plan, "all_reduce", "data", HALF * each / plan.mesh.get("fsdp", 1))
     closing = _closing(plan, shape, microbatches, traffic)
+    shared = aside.times(1 / _sharing(plan))
+    slowed = turn.slowed[traffic.in_network(plan, "all_gather", "fsdp", weight * each)]
+    before = slowed * max(0.0, gathered - turn.others_s[0] - forward.exchanged_s)
+    busy = turn.others_s[1] + shared.seconds(LOWEST_CLOCK) + backward.exchanged_s
+    behind = slowed * max(0.0, gathered + scattered - busy)
     step = LeastStep(
         works=(
-            (turns, forward.beside(gathered + turn.shortest_s if gathered else 0.0)),
-            (turns, backward.then(aside.times(1 / _sharing(plan))).beside(max(gathered + scattered, summed))),
+            (turns, forward.then(LeastWork(fixed_s=before)).beside(gathered + turn.shortest_s if gathered else 0.0)),
+            (turns, backward.then(shared).then(LeastWork(fixed_s=behind)).beside(max(gathered + scattered, summed))),
             (microbatches, ends.then(LeastWork(fixed_s=head))),
             (microbatches, stream.times(_added_bytes(plan, shape, device, microbatches))),
             (1, stream.times(_updated_bytes(plan, shape, device)).beside(closing)),

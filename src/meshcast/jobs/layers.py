@@ -48,6 +48,8 @@ class LayersCost:
         aside: What both do beside that, where no other device has a share of the weights.
         products: Matrix FLOPs of each product of two matrices of the forward pass.
         shortest_s: Seconds of the shortest of them.
+        others_s: Seconds of what is no product in `least_forward` and in `least_backward`, at the most.
+        slowed: The share of its work that a product loses beside a collective, and beside one that switches carry out.
         ends: What ends the model takes likewise.
         stream: What a byte takes at least that is moved to or from memory.
         limit: What a device may draw; None where nobody knows.
@@ -64,6 +66,8 @@ class LayersCost:
     aside: LeastWork | None = None
     products: tuple[float, ...] = ()
     shortest_s: float = 0.0
+    others_s: tuple[float, float] = (0.0, 0.0)
+    slowed: tuple[float, float] = (0.0, 0.0)
     ends: LeastWork | None = None
     stream: LeastWork | None = None
     limit: PowerLimit | None = None
@@ -71,10 +75,11 @@ class LayersCost:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LayersCost:
         """The cost of an object, as `asdict` makes it."""
+        told = ("products", "others_s", "slowed")
         names = ("least_forward", "least_backward", "aside", "ends", "stream")
         works = {name: LeastWork.from_json(data[name]) for name in names if data.get(name) is not None}
         limit = {"limit": PowerLimit(**data["limit"])} if data.get("limit") is not None else {}
-        return cls(**{**data, **works, **limit, "products": tuple(data.get("products", ()))})
+        return cls(**{**data, **works, **limit, **{name: tuple(data[name]) for name in told if name in data}})
 
 
 def part_cost(
@@ -123,6 +128,8 @@ def least_of_step(builder: Builder, options: Options, cluster: Cluster, *, first
         aside=forward.cut.then(backward.cut).then(backward.saved),
         products=forward.products,
         shortest_s=forward.shortest_s,
+        others_s=(forward.others_s, backward.others_s),
+        slowed=(min(forward.slowed[0], backward.slowed[0]), min(forward.slowed[1], backward.slowed[1])),
         ends=least_ends(runs, TURNS),
         stream=stream_of(runs[0]),
         limit=limit_of(runs[0]),

@@ -32,9 +32,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshcast.estimate import KernelFloor, estimate_each, is_product, least_answers, power_limit
+from meshcast.estimate import LOWEST_CLOCK, KernelFloor, estimate_each, is_product, least_answers, power_limit
 from meshcast.jobs.least_work import Exchanged, LeastWork, PowerLimit, one_after_the_other
 from meshcast.lower import CostKey, Kernel, KernelKind, LoopStep, Schedule, Step, swapped_sides
+from meshcast.simulate import MOST_CORES
 from meshcast.workload import Gemm
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class LeastTurn:
         cut: What deals with values that no product of the turn leads to: weights, and what a forward pass has left.
         products: Matrix FLOPs of each product of two matrices.
         shortest_s: Seconds of the shortest of them.
+        others_s: Seconds of the kernels in `work` and `saved` that are no products, at the most.
+        slowed: The share of its work that any product loses beside a collective, whose cores it lacks; and beside one that
+            switches carry out (`simulate/contention.py`).
     """
 
     work: LeastWork
@@ -62,6 +66,8 @@ class LeastTurn:
     cut: LeastWork
     products: tuple[float, ...] = ()
     shortest_s: float = 0.0
+    others_s: float = 0.0
+    slowed: tuple[float, float] = (0.0, 0.0)
 
 
 def least_turn(run: Run, trips: int) -> LeastTurn:
@@ -80,13 +86,36 @@ def least_turn(run: Run, trips: int) -> LeastTurn:
         and isinstance(kernel.geometry, Gemm)
         and kernel.geometry.batch == 1
     ]
+    saved = one_after_the_other(each.aside(fed=True) for each in blocks)
+    others = one_after_the_other(each.between() for each in blocks).then(saved)
     return LeastTurn(
         work=one_after_the_other(each.least() for each in blocks),
-        saved=one_after_the_other(each.aside(fed=True) for each in blocks),
+        saved=saved,
         cut=one_after_the_other(each.aside(fed=False) for each in blocks),
         products=tuple(flops for flops, _ in plain),
         shortest_s=min((seconds for _, seconds in plain), default=0.0),
+        others_s=others.seconds(LOWEST_CLOCK),
+        slowed=_slowed(run, [kernel for body in bodies for kernel, _ in body.walk() if is_product(kernel)]),
     )
+
+
+def _slowed(run: Run, products: Sequence[Kernel]) -> tuple[float, float]:
+    """What each of some products loses at least beside a collective that takes cores from it."""
+    costs = run.device.communication
+    if costs is None or run.options.run.contention == "off" or not products:
+        return 0.0, 0.0
+    answers = [run.full_clock[kernel] for kernel in products]
+
+    def lost(cores: float) -> float:
+        left = 1.0 - min(MOST_CORES, cores / run.device.cores)
+        shares = []
+        for answer in answers:
+            busy = max(answer.compute_time, answer.core_time)
+            longer = max(busy / left, answer.memory_time) - max(busy, answer.memory_time)
+            shares.append(longer / (answer.time + longer) if answer.time else 0.0)
+        return min(shares)
+
+    return lost(costs.cores), lost(costs.in_network_cores)
 
 
 def least_ends(runs: Sequence[Run], trips: int) -> LeastWork:

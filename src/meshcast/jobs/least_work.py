@@ -89,6 +89,11 @@ class LeastWork:
     carried_s: float = 0.0
 
     @property
+    def exchanged_s(self) -> float:
+        """Seconds of all exchanges."""
+        return sum(each.seconds for each in self.exchanges)
+
+    @property
     def kernels(self) -> LeastWork:
         """The kernels alone."""
         return replace(self, exchanges=(), carried_s=0.0)

@@ -8,6 +8,7 @@ from meshcast.simulate.class_run import rank_speeds as rank_speeds
 from meshcast.simulate.class_run import simulate_classes as simulate_classes
 from meshcast.simulate.classes import Ints as Ints
 from meshcast.simulate.classes import refine as refine
+from meshcast.simulate.contention import MOST_CORES as MOST_CORES
 from meshcast.simulate.contention import Contention as Contention
 from meshcast.simulate.contention import SpeedShares as SpeedShares
 from meshcast.simulate.critical import Looped as Looped

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meshcast.base import Group
 from meshcast.estimate import KernelFloor
-from meshcast.jobs.least_times import _Block
+from meshcast.jobs.least_times import _TurnGraph
 from meshcast.jobs.least_work import Exchanged, LeastStep, LeastWork, PowerLimit
 from meshcast.lower import Kernel, KernelKind, Schedule
 from meshcast.workload import Collective, Gemm
@@ -52,6 +52,7 @@ def test_the_clock_falls_no_further_than_the_lowest_and_all_wait_for_the_slowest
     assert step.under(varied, 8) == 1 / (0.4 * slowest)
 
 
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     fixed=st.floats(0, 2), clocked=st.floats(0.01, 2), joules=st.floats(0, 800), rest=st.floats(0, 2),
     more=st.floats(0, 1), share=st.floats(0.4, 1.0),
@@ -98,7 +99,7 @@ def _exchange(read: int, wrote: int) -> Kernel:
     )
 
 
-def _block(schedule: Schedule, *, seconds: float = 4.0) -> _Block:
+def _block(schedule: Schedule, *, seconds: float = 4.0) -> _TurnGraph:
     """A body whose products take 10 seconds, other kernels 1, and exchanges so many."""
     run = SimpleNamespace(
         full_clock=SimpleNamespace(gap=0.0),
@@ -109,7 +110,7 @@ def _block(schedule: Schedule, *, seconds: float = 4.0) -> _Block:
     floors = {
         kernel.cost_key: KernelFloor(seconds=10.0 if kernel.kind is KernelKind.GEMM else 1.0) for kernel in kernels
     }
-    return _Block.of(cast("Any", run), schedule, floors)
+    return _TurnGraph.of(cast("Any", run), schedule, floors)
 
 
 def test_what_is_between_products_counts_and_what_deals_with_weights_is_aside() -> None:

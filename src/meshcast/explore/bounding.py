@@ -13,10 +13,10 @@ from meshcast.explore.evaluating import cluster_of, options_of
 from meshcast.explore.measures import Known
 from meshcast.explore.point import Point
 from meshcast.explore.space import Combination
-from meshcast.explore.whole_steps import WeightTraffic, of_step
+from meshcast.explore.whole_steps import of_step
 from meshcast.explore.work import SearchWork
 from meshcast.hardware import Cluster
-from meshcast.jobs import TURNS, LayersCost
+from meshcast.jobs import TURNS, LayersCost, WeightTraffic
 from meshcast.zoo import Plan
 
 LEVELS = 4  # closed form, a layer in its loop, a part in the middle, the last part

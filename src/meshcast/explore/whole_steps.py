@@ -25,59 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshcast.base import Mesh
-from meshcast.estimate import LOWEST_CLOCK
 from meshcast.explore.bounds import FULL, HALF, STATE, PlanBound
 from meshcast.explore.shape import ModelShape
-from meshcast.hardware import Cluster, Device
-from meshcast.jobs import LayersCost, LeastStep, LeastWork
-from meshcast.network import NetworkModel, arranged, collective_of, network_model
-from meshcast.options import Options
+from meshcast.hardware import Device
+from meshcast.jobs import LayersCost, LeastStep, LeastWork, WeightTraffic
 from meshcast.zoo import Plan
 
 # Parameters of a layer that no product has, in widths, at most: norms and biases, which need not be spread.
 ASIDE = 16
-MODELLED = "alpha-beta"
-
-
-class WeightTraffic:
-    """Seconds of collectives over the axes of plans, as the network model has them."""
-
-    def __init__(self, cluster: Cluster, options: Options) -> None:
-        self._cluster, self._network = cluster, options.network
-        # Where collectives of a group may be under way at once, or another model times them, nothing is claimed.
-        arrangement = options.network.arrangement
-        self._claimed = (
-            options.network.model == MODELLED
-            and options.run.channels in (0, 1)
-            and arrangement.placement is None
-            and not options.lowering.rewrites.any
-            and len(cluster.levels) > 0
-        )
-        self._models: dict[int, NetworkModel] = {}
-        self._known: dict[tuple[str, str, str, int], float] = {}
-
-    def seconds(self, plan: Plan, kind: str, axis: str, size: float) -> float:
-        """Seconds of a collective of so many bytes over an axis of a plan's mesh; 0 where nothing is claimed."""
-        sizes = plan.mesh
-        if not self._claimed or sizes.get(axis, 1) == 1 or size < 1:
-            return 0.0
-        mesh = Mesh.of(sizes)
-        key = str(mesh), kind, axis, int(size)
-        if key not in self._known:
-            model = self._models.get(mesh.size)
-            if model is None:
-                setting, _ = arranged(self._network.arrangement, self._cluster.for_devices(mesh.size), mesh.size, {})
-                model = self._models[mesh.size] = network_model(MODELLED, setting)
-            self._known[key] = model.seconds(collective_of(kind, int(size), mesh.group((axis,))))
-        return self._known[key]
-
-    def in_network(self, plan: Plan, kind: str, axis: str, size: float) -> bool:
-        """Whether switches carry out a part of such a collective."""
-        if not self.seconds(plan, kind, axis, size):
-            return False
-        mesh = Mesh.of(plan.mesh)
-        return self._models[mesh.size].plan(collective_of(kind, int(size), mesh.group((axis,)))).in_network
 
 
 def of_step(
@@ -116,7 +71,7 @@ def of_step(
     shared = aside.times(1 / _sharing(plan))
     slowed = turn.slowed[traffic.in_network(plan, "all_gather", "fsdp", weight * each)]
     before = slowed * max(0.0, gathered - turn.others_s[0] - forward.exchanged_s)
-    busy = turn.others_s[1] + shared.seconds(LOWEST_CLOCK) + backward.exchanged_s
+    busy = turn.others_s[1] + shared.longest_s + backward.exchanged_s
     behind = slowed * max(0.0, gathered + scattered - busy)
     step = LeastStep(
         works=(

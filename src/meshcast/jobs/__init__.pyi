@@ -95,3 +95,4 @@ from meshcast.jobs.traced.replay import replay as replay
 from meshcast.jobs.traced.steps import TraceStep as TraceStep
 from meshcast.jobs.traced.tables import trace_json as trace_json
 from meshcast.jobs.traced.tables import trace_sections as trace_sections
+from meshcast.jobs.weight_traffic import WeightTraffic as WeightTraffic

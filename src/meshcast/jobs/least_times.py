@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshcast.estimate import LOWEST_CLOCK, KernelFloor, estimate_each, is_product, least_answers, power_limit
+from meshcast.estimate import KernelFloor, estimate_each, is_product, least_answers, power_limit
 from meshcast.jobs.least_work import Exchanged, LeastWork, PowerLimit, one_after_the_other
 from meshcast.lower import CostKey, Kernel, KernelKind, LoopStep, Schedule, Step, swapped_sides
 from meshcast.simulate import MOST_CORES
@@ -76,7 +76,7 @@ def least_turn(run: Run, trips: int) -> LeastTurn:
         return LeastTurn(work=LeastWork(), saved=LeastWork(), cut=LeastWork())
     bodies = list(_loops(run, trips))
     floors = _floors(run, [kernel for body in bodies for kernel, _ in body.walk() if kernel.collective is None])
-    blocks = [_Block.of(run, body, floors) for body in bodies]
+    blocks = [_TurnGraph.of(run, body, floors) for body in bodies]
     plain = [
         (kernel.matrix_flops, floors[kernel.cost_key].seconds)
         for body in bodies
@@ -94,7 +94,7 @@ def least_turn(run: Run, trips: int) -> LeastTurn:
         cut=one_after_the_other(each.aside(fed=False) for each in blocks),
         products=tuple(flops for flops, _ in plain),
         shortest_s=min((seconds for _, seconds in plain), default=0.0),
-        others_s=others.seconds(LOWEST_CLOCK),
+        others_s=others.longest_s,
         slowed=_slowed(run, [kernel for body in bodies for kernel, _ in body.walk() if is_product(kernel)]),
     )
 
@@ -143,7 +143,7 @@ def least_ends(runs: Sequence[Run], trips: int) -> LeastWork:
         for sides, work in here.items():
             if sides not in most or work.seconds() > most[sides].seconds():
                 most[sides] = work
-        joined = _Block.of(run, outside, floors).between()
+        joined = _TurnGraph.of(run, outside, floors).between()
         between = joined if joined.seconds() > between.seconds() else between
     return one_after_the_other([*most.values(), between])
 
@@ -202,7 +202,7 @@ def _of_floor(floor: KernelFloor, run: Run) -> LeastWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Block:
+class _TurnGraph:
     """A loop's body as a graph: sets of steps are the bits of a number.
 
     Attributes:
@@ -222,7 +222,7 @@ class _Block:
     fed: int
 
     @classmethod
-    def of(cls, run: Run, block: Schedule, floors: Floors) -> _Block:
+    def of(cls, run: Run, block: Schedule, floors: Floors) -> _TurnGraph:
         """The graph of a body."""
         works = [_own_work(run, step, floors) for step in block.steps]
         products = _bits(
@@ -313,7 +313,7 @@ def _own_work(run: Run, step: Step, floors: Floors) -> LeastWork | None:
         return _of_floor(floor, run) if floor is not None else None
     if not isinstance(step, LoopStep) or not any(is_product(kernel) for kernel, _ in step.body.walk()):
         return None
-    return _Block.of(run, step.body, floors).least().times(step.trips)
+    return _TurnGraph.of(run, step.body, floors).least().times(step.trips)
 
 
 def _direct(block: Schedule) -> list[int]:

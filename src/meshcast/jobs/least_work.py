@@ -94,6 +94,11 @@ class LeastWork:
         return sum(each.seconds for each in self.exchanges)
 
     @property
+    def longest_s(self) -> float:
+        """Seconds at the lowest clock."""
+        return self.seconds(LOWEST_CLOCK)
+
+    @property
     def kernels(self) -> LeastWork:
         """The kernels alone."""
         return replace(self, exchanges=(), carried_s=0.0)

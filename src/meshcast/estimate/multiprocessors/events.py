@@ -34,7 +34,7 @@ STEADY = 0.01  # relative difference between the paces of waves from which on th
 ALIKE = 3  # waves of one pace before others are skipped
 LONG = 64  # waves that tell the pace where it goes up and down, after a quarter of them
 MOST_ROUNDS = 2  # in which waits and rates are brought together; the next event goes on from there
-AGREED = 0.1  # of a miss's latency: waits that differ by less are taken
+AGREED = 0.3  # of a miss's latency: waits that differ by less are taken
 KEPT_WAVES = 2  # that are played after a skip
 _TINY = 1e-9
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from meshcast.estimate.gpu import GpuAnalytical
-from meshcast.estimate.gpu.spectral_convolution import spectral_side
 from meshcast.hardware import load_device
-from meshcast.lower import Kernel, KernelKind
+from meshcast.lower import Kernel, KernelKind, spectral_side
 from meshcast.workload import Convolution
 
 H200 = load_device("h200")

@@ -134,12 +134,8 @@ class _FusionQueue:
             kernel.narrow = root_rates(op, space, self._least, tensors, narrow=True)
         kernel.tiled, kernel.reduces = is_tiled(op, tensors), reduction
         kernel.loaded = self._spoiled.get(place, ORDERLY).alone
-        if kind is OpKind.SCATTER:
-            kernel.target = self._operands[place][0]
-        if op.operands != self._operands[place]:  # views between them are instructions, too
-            kernel.copies += sum(
-                [shown != value for shown, value in zip(op.operands, self._operands[place], strict=True)]
-            )
+        kernel.target = self._operands[place][0] if kind is OpKind.SCATTER else None
+        kernel.copies += sum(map(int.__ne__, op.operands, self._operands[place]))  # views between are instructions, too
         asked, places = kernel.asked, kernel.places
         for value in operands:
             if value in counted:

@@ -177,10 +177,9 @@ class Kernel:
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it
     warps: int = 0  # that share them
     programs: int = 0  # that cover the result, where the compiler told the sides of its tiles
-    # See `flags_of`; also `aside`: its other results do not need its reduction; `tiles`: it ends with transposes through tiles;
-    # `strewn`: a program's rows do not follow each other; `turned`: another dimension becomes the innermost; `unpacked`: of
-    # elements that share bytes, one by one; `cold`: reads another part in every turn of its loop; `blocking`: compute waits for
-    # it; `beside`: a copy engine runs it beside compute; `prefetch`: in the step before.
+    # See `flags_of`; also `aside`: other results do not need its reduction; `tiles`: it ends with transposes through tiles;
+    # `strewn`: a program's rows lie apart; `turned`: another dimension becomes the innermost; `unpacked`: of elements that share
+    # bytes; `cold`: reads another part in every turn; `blocking`: compute waits for it; `beside`: a copy engine runs it.
     flags: frozenset[str] = frozenset()
     cycles: float | None = None  # that the compiler expects, where it says so
     code: CodeShape | None = None  # of a framework's own kernel

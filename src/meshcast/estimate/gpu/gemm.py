@@ -8,20 +8,15 @@ from dataclasses import replace
 
 from meshcast.base import larger
 from meshcast.estimate.gpu.clocks import matrix_joules
-from meshcast.estimate.gpu.elementwise import LoopDemand, demanded, loop, looped, transpose
+from meshcast.estimate.gpu.elementwise import loop, looped, transpose
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
-from meshcast.estimate.gpu.memory import traffic
-from meshcast.estimate.gpu.reduction import reduction
+from meshcast.estimate.gpu.small_products import elemental_demand, is_elemental, is_tiny, multiply_and_reduce, tiny
 from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.gpu.tiles import product_time
 from meshcast.estimate.rates import Rate, matrix_rate
-from meshcast.lower import Kernel, KernelKind, computes_operands, is_summed
-from meshcast.workload import ALIGNMENT, Convolution, Gemm, Reduction, element_bytes
+from meshcast.lower import Kernel, computes_operands, is_summed
+from meshcast.workload import ALIGNMENT, Convolution, Gemm, element_bytes
 
-REWRITTEN_FROM = 100  # elements of both matrices from which XLA calls a library or Triton for a product
-TINY = 64  # sides of products that a block takes whole
-TINY_STEP = 32  # elements of a step along K
-TINY_BLOCKS = 16  # blocks of an SM
 TILED_SIDE = 32  # rows and columns from which a product has tiles along both
 # To widen an element of 2 or 4 bits in registers: eight of them take nine (Kim et al. 2022, arXiv:2211.10017, to f16; to bytes no
 # more), once for every tile of the other operand that it meets.
@@ -40,14 +35,14 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if not isinstance(shape, Gemm):
         return _unknown(kernel, rate, machine)
     if sums_products(kernel, shape):
-        return _multiply_and_reduce(kernel, shape, machine)
+        return multiply_and_reduce(kernel, shape, machine)
     if shape.groups == 1 and is_elemental(shape):
         return looped(elemental_demand(kernel, shape, machine), machine)
     shape = as_stored(kernel, shape)
     product = _tiled(kernel, shape, rate, machine)
     work = packed_time(product, machine)
     if is_tiny(shape):
-        work = min(work, _tiny(kernel, shape, machine), key=lambda each: each.time)
+        work = min(work, tiny(kernel, shape, machine), key=lambda each: each.time)
     if element_bytes(shape.lhs_dtype) <= 1 and (not shape.rhs_contracting_minor or not shape.lhs_contracting_minor):
         work = _byte_product(product, shape, machine)
     work = with_unpacking(work, product, shape, rate, machine)
@@ -308,91 +303,6 @@ def _transposed(elements: float, width: float, machine: GpuMachine) -> GpuWork:
     """A transpose of elements of at most a byte: as they are packed, or unpacked on the way where that takes less."""
     ways = [transpose(elements, unpacked, machine, looped=True) for unpacked in {width, 0.5, 1.0} if unpacked >= width]
     return min(ways, key=lambda work: work.time)
-
-
-def is_elemental(shape: Gemm) -> bool:
-    """Whether XLA makes a loop of a product: nothing to sum, or so few elements that no library is called for it.
-
-    `xla_gpu_gemm_rewrite_size_threshold`: both matrices of a batch together have fewer than 100.
-    """
-    return shape.k == 1 or (shape.m + shape.n) * shape.k < REWRITTEN_FROM
-
-
-def elemental_demand(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> LoopDemand:
-    """What a product asks for as a loop over its results, a step for each element that is summed."""
-    p = machine.parameters
-    elements = float(shape.batch) * shape.m * shape.n
-    steps = shape.k if shape.k > 1 else 0
-    issued = elements * (steps * p.step_instructions + p.loop_instructions)
-    chained = p.step_cycles * steps
-    return demanded(
-        elements, kernel.read_bytes, kernel.written_bytes, issued, machine, recency=kernel.recency, chained=chained
-    )
-
-
-def is_tiny(shape: Gemm) -> bool:
-    """Whether it is a batch of products that each fit a small tile, which XLA's own (Triton) kernels then take one by one."""
-    return shape.batch > 1 and shape.padded and max(shape.m, shape.n) <= TINY and shape.precision == "DEFAULT"
-
-
-def _tiny(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
-    """A block a product: blocks are started, and wait for their operands and steps along K wave by wave, beside the bytes."""
-    p = machine.parameters
-    moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
-    started = shape.batch / machine.block_rate
-    waves = math.ceil(shape.batch / (machine.sms * TINY_BLOCKS))
-    cycles = waves * (p.load_cycles + math.ceil(shape.k / TINY_STEP) * p.tile_step_cycles)
-    cores = started + cycles / machine.clock
-    time = machine.launch + machine.overlapped(cores, moved.seconds)
-    return GpuWork(
-        time=time,
-        compute=cores,
-        fixed=machine.launch,
-        memory=moved.seconds,
-        dram_bytes=moved.dram_bytes,
-        formula="t = launch + |cores, mem|_p",
-        terms=(
-            *moved.terms,
-            *machine.named(
-                ("blocks started and their waves", "cores", cores, "s"),
-                ("launch", "launch", machine.launch, "s"),
-                ("norm of what overlaps", "p", p.overlap, ""),
-            ),
-        ),
-    )
-
-
-def summed_product(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> tuple[LoopDemand | None, Kernel]:
-    """A small vector-matrix product that comes as one kernel: (a loop that multiplies, the reduction of what it gives).
-
-    Rows are multiplied on the way, without a loop; of columns products are written, and then their sums. XLA's own lowering has
-    made reductions of such products before (`lower.vector_products`); here are those of eager PyTorch and of kernels told
-    by their shape alone, as tables of measured products are. That a library's kernel for them takes as long is ours.
-    """
-    n = max(shape.m, shape.n)
-    elements = shape.batch * n * shape.k
-    rows = shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor
-    product_bytes = int(elements * 4)
-    summed = Kernel(
-        name="reduce",
-        kind=KernelKind.REDUCTION,
-        dtype="f32",
-        vector_flops=2 * elements if rows else elements,
-        read_bytes=kernel.read_bytes if rows else product_bytes,
-        written_bytes=kernel.written_bytes,
-        geometry=Reduction(shape=(shape.batch * n, shape.k), dims=(1,))
-        if rows
-        else Reduction(shape=(shape.batch, shape.k, n), dims=(1,)),
-        recency=kernel.recency if rows else None,
-    )
-    return None if rows else demanded(elements, kernel.read_bytes, product_bytes, elements, machine), summed
-
-
-def _multiply_and_reduce(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> GpuWork:
-    """A small vector-matrix product."""
-    multiplied, summed = summed_product(kernel, shape, machine)
-    last = reduction(summed, machine)
-    return last if multiplied is None else looped(multiplied, machine).then(last)
 
 
 def _unknown(kernel: Kernel, rate: Rate, machine: GpuMachine) -> GpuWork:

@@ -8,15 +8,13 @@ from meshcast.estimate.gpu.clocks import matrix_joules
 from meshcast.estimate.gpu.gemm import (
     across,
     as_stored,
-    elemental_demand,
     gemm_product,
-    is_elemental,
-    summed_product,
     sums_products,
     turned_in_tiles,
     with_unpacking,
 )
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
+from meshcast.estimate.gpu.small_products import elemental_demand, is_elemental, summed_product
 from meshcast.estimate.gpu.tile_ways import TiledProduct
 from meshcast.estimate.multiprocessors.chip import Chip
 from meshcast.estimate.multiprocessors.products import TileJob, packed_product

@@ -7,7 +7,6 @@ the run must give every size.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,9 +63,7 @@ class RunModel:
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes of a mesh that its programs are split over."""
-        found: tuple[str, ...] = getattr(
-            importlib.import_module(f"meshcast.zoo.{self.builder.module}"), "AXES", ("data",)
-        )
+        found: tuple[str, ...] = getattr(self.builder.family, "AXES", ("data",))
         return found
 
     @property

@@ -68,3 +68,15 @@ def test_scores_that_are_read_twice_have_no_epilogue() -> None:
         return scores, jnp.where(mask, scores, 0)
 
     assert written(function, QUERIES, spec(BATCH, 1, 1, LENGTH, dtype="bool")) == []
+
+
+def test_an_epilogue_ends_where_scores_are_widened() -> None:
+    """The bias of each head is added before, the mask of each sequence is read behind it."""
+
+    def function(q: jax.Array, bias: jax.Array, mask: jax.Array) -> jax.Array:
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, q) + bias
+        return jnp.where(mask, scores.astype(jnp.float32), -1e9).sum(-1)
+
+    bias = spec(1, HEADS, LENGTH, LENGTH, dtype="bfloat16")
+    found = written(function, QUERIES, bias, spec(BATCH, 1, 1, LENGTH, dtype="bool"))
+    assert found == [2 * BATCH * HEADS * LENGTH * LENGTH]

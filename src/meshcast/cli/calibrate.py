@@ -130,10 +130,18 @@ def calibrate_command(
 
 
 def _pace(json: bool) -> None:
+    import importlib.util
+
     from meshcast.base import UnsupportedError
     from meshcast.cli.app import emit_json
     from meshcast.programs import additions, has_gpu, pace_of, pace_told
 
+    if importlib.util.find_spec("torch") is None:
+        raise UnsupportedError(
+            "torch is not installed here",
+            where="--torch-host",
+            fix="install it (pip install torch) on the machine with the GPU, and run this there",
+        )
     if not has_gpu():
         raise UnsupportedError(
             "torch finds no GPU here",

@@ -74,6 +74,8 @@ def _read_behind(
         (reader,) = reading
         if reader.cost.kind is not OpKind.ELEMENTWISE or tensors[reader.results[0]].shape != shape:
             break
+        if len(reader.operands) == 1 and tensors[reader.results[0]].bytes > tensors[value].bytes:
+            break  # what is widened is widened by its reader (triton_tiling_propagation.cc, `IsOutputWorthFusing`)
         for other in reader.operands:
             source = buffer.get(other, other)
             if source == value or tensors[source].elements == 1:

@@ -1,26 +1,18 @@
 """Models of transformers of families that no other folder here has: a fourth exam.
 
-Built as those of `../h200-torch-models` are. None was measured or looked at when what predicts them was made.
+Built by `../torch_cases.py`. None was measured or looked at when what predicts them was made.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_FIRST = Path(__file__).resolve().parents[1] / "h200-torch-models" / "cases.py"
-_found = importlib.util.spec_from_file_location("h200_torch_models", _FIRST)
-assert _found is not None
-assert _found.loader is not None
-first = importlib.util.module_from_spec(_found)
-sys.modules["h200_torch_models"] = first
-_found.loader.exec_module(first)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-language, AMP, BF16 = first.language, first.AMP, first.BF16
-Case, Drawn, images, transformer = first.Case, first.Drawn, first.images, first.transformer
+import torch  # noqa: E402
+from torch_cases import AMP, BF16, Case, Drawn, functions_of, images, language, transformer  # noqa: E402
 
 
 def pictures(make: str, config: dict[str, Any], batch: int, size: int = 224, **how: Any) -> Any:
@@ -75,19 +67,11 @@ CASES: dict[str, Any] = {
         "MobileBertForMaskedLM", {"vocab_size": 30522, "num_hidden_layers": 12}, 32, 128, labels=True, **AMP
     ),
     "hf_squeezebert_infer_f16": language(
-        "SqueezeBertForMaskedLM", {"vocab_size": 30522}, 32, 256, labels=False, dtype=first.torch.float16
+        "SqueezeBertForMaskedLM", {"vocab_size": 30522}, 32, 256, labels=False, dtype=torch.float16
     ),
     "hf_pvt_v2_b1_train_amp": pictures("PvtV2ForImageClassification", {}, 64, **AMP),
     "hf_levit_train_amp": pictures("LevitForImageClassification", {}, 128, optimizer="sgd", **AMP),
     "hf_hiera_tiny_infer_bf16": pictures("HieraForImageClassification", {}, 64, train=False, dtype=BF16),
     "hf_bit_50_infer_f32": pictures("BitForImageClassification", {}, 64, train=False),
 }  # fmt: skip
-first.CASES.update(CASES)
-build, for_meshcast = first.build, first.for_meshcast
-
-
-def __getattr__(name: str) -> Callable[[], Any]:
-    """A case as a function of the module."""
-    if name in CASES:
-        return lambda: for_meshcast(name)
-    raise AttributeError(name)
+build, for_meshcast, __getattr__ = functions_of(CASES)

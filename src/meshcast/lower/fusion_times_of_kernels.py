@@ -7,7 +7,7 @@ element). Functions that take long then stay in a kernel of their own: a softplu
 
 from __future__ import annotations
 
-from meshcast.lower.fusion_times import BYTES_PER_S, LAUNCH_S, OVERLAP, arithmetic_rate, named_cycles, rates_of
+from meshcast.lower.fusion_times import BYTES_PER_S, LAUNCH_S, arithmetic_rate, kernel_seconds, named_cycles, rates_of
 from meshcast.lower.kernel import Kernel, KernelKind, short_name
 from meshcast.lower.reduction_grids import reduction_grid
 from meshcast.workload import Reduction
@@ -32,11 +32,13 @@ def is_slower_together(maker: Kernel, reader: Kernel, value: int) -> bool:
     made, reduced = _cycles(maker), _cycles(reader)
     ways = 2 if len(reader.writes) > 1 else 1
     passed = reader.operand_bytes[reader.reads.index(value)] if value in reader.reads else 0
-    apart = _seconds(made / arithmetic_rate(maker.elements), (maker.read_bytes + maker.written_bytes) / BYTES_PER_S)
-    apart += _seconds(reduced / rate, reader.read_bytes / bytes_per_s + reader.written_bytes / BYTES_PER_S)
+    apart = kernel_seconds(
+        made / arithmetic_rate(maker.elements), (maker.read_bytes + maker.written_bytes) / BYTES_PER_S
+    )
+    apart += kernel_seconds(reduced / rate, reader.read_bytes / bytes_per_s + reader.written_bytes / BYTES_PER_S)
     read = (reader.read_bytes - passed + maker.read_bytes) / bytes_per_s
     written = (reader.written_bytes + maker.written_bytes) / BYTES_PER_S
-    return _seconds((made * ways + reduced) / rate, read + written) - apart > LAUNCH_S
+    return kernel_seconds((made * ways + reduced) / rate, read + written) - apart > LAUNCH_S
 
 
 def is_slower_repeated(maker: Kernel, reader: Kernel, value: int, made: float, read: float, times: float) -> bool:
@@ -56,10 +58,10 @@ def is_slower_repeated(maker: Kernel, reader: Kernel, value: int, made: float, r
     passed = reader.operand_bytes[reader.reads.index(value)]
     both = sum([size for other, size in zip(maker.reads, maker.operand_bytes, strict=True) if other in reader.reads])
     written = maker.written_bytes + reader.written_bytes
-    apart = _seconds(made / rate, (maker.read_bytes + maker.written_bytes) / BYTES_PER_S)
-    apart += _seconds(read / rate, (reader.read_bytes + reader.written_bytes) / BYTES_PER_S)
+    apart = kernel_seconds(made / rate, (maker.read_bytes + maker.written_bytes) / BYTES_PER_S)
+    apart += kernel_seconds(read / rate, (reader.read_bytes + reader.written_bytes) / BYTES_PER_S)
     moved = maker.read_bytes + reader.read_bytes - passed - both + written
-    return _seconds((made * times + read) / rate, moved / BYTES_PER_S) - apart > LAUNCH_S
+    return kernel_seconds((made * times + read) / rate, moved / BYTES_PER_S) - apart > LAUNCH_S
 
 
 def _cycles(kernel: Kernel) -> float:
@@ -67,7 +69,3 @@ def _cycles(kernel: Kernel) -> float:
     slow = [cycles for name in kernel.ops if (cycles := named_cycles(short_name(name), kernel.dtype)) is not None]
     mean = sum(slow) / len(slow) if slow else 0.0
     return _PLAIN_CYCLES * max(0.0, kernel.vector_flops - kernel.transcendentals) + mean * kernel.transcendentals
-
-
-def _seconds(computing: float, moving: float) -> float:
-    return computing + moving - OVERLAP * min(computing, moving)

@@ -244,3 +244,40 @@ def test_fewer_bits_are_never_slower_where_a_unit_takes_them(device: str, fideli
         times.append(step)
     widened = {"a100-sxm-80gb": 2, "h200": 1}.get(device) if fidelity == "analytical" else None
     assert all(times[place] <= times[place - 1] for place in (1, 2) if place != widened)
+
+
+@pytest.mark.parametrize("zero_point", ["", ":1"])
+def test_an_op_over_several_lines_is_the_op_on_one(zero_point: str) -> None:
+    """As the specification's examples are laid out: its sums are quantised, its rules checked; lines keep their numbers."""
+    head = '%2 = "stablehlo.dot_general"(%0, %1) {'
+    dims = [
+        "dot_dimension_numbers = #stablehlo.dot<",
+        "lhs_contracting_dimensions = [1],",
+        "rhs_contracting_dimensions = [0]",
+    ]
+    right = Q8.replace(":3", zero_point)
+    types = [f"> }} : (tensor<4x8x{Q8}>, tensor<8x2x{right}>)", f"-> tensor<4x2x{Q8}>"]
+    behind = f"%3 = stablehlo.uniform_dequantize %2 : (tensor<4x2x{Q8}>) -> tensor<4x2xf32>"
+    broken, whole = [head, *dims, *types, behind], [" ".join([head, *dims, *types]), behind]
+    if zero_point:
+        with pytest.raises(InputError, match=r"x:1: .*zero point 1 \(C15\)"):
+            without_quantised_types("\n".join(broken), where="x")
+        return
+    assert rewritten(*broken) == rewritten(*whole)
+    assert ops(*broken) == ["dot_general", "convert", *QUANTISED, *DEQUANTISED]
+    lines = without_quantised_types("\n".join(broken), where="x").split("\n")
+    assert [n for n, line in enumerate(lines) if line] == [0, len(broken) - 1]
+
+
+def test_an_op_with_a_region_stays_on_its_lines() -> None:
+    """What a region holds are ops of their own."""
+    lines = [
+        '%1 = "stablehlo.reduce"(%0, %c) ({',
+        f"^bb0(%a: tensor<{Q8}>, %b: tensor<{Q8}>):",
+        f"  %s = stablehlo.maximum %a, %b : tensor<{Q8}>",
+        f'  "stablehlo.return"(%s) : (tensor<{Q8}>) -> ()',
+        f"}}) {{dimensions = array<i64: 0>}} : (tensor<4x{Q8}>, tensor<{Q8}>) -> tensor<{Q8}>",
+    ]
+    made = without_quantised_types("\n".join(lines), where="x").split("\n")
+    assert len(made) == len(lines)
+    assert all(made)

@@ -30,6 +30,7 @@ from meshcast.programs.quantised_text import (
     as_float,
     bits_of,
     element_type,
+    on_one_line,
     quantised_in,
     sizes_of,
     split_types,
@@ -74,7 +75,7 @@ def with_integers(text: str, *, where: str) -> tuple[str, tuple[str, ...]]:
         InputError: A type is none that the specification knows, or an op on one is forbidden or cannot be read.
         UnsupportedError: A type of the dialect that holds no integers yet (`!quant.any`, `!quant.calibrated`).
     """
-    text = "\n".join(map(without_comment, text.split("\n")))
+    text = on_one_line("\n".join(map(without_comment, text.split("\n"))))
     text = _spelled_out(text)
     writer = _Writer(where)
     # Ops that one has become stand on its line, so that what a parser says of a line is about the line that was written.

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from meshcast.programs.quantised_types import MARK, closing, cut
 
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
+_STATEMENT = re.compile(r"\s*%[\w$.#:-]+\s*=")
 _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//.*')
 
 
@@ -55,3 +57,39 @@ def without_comment(line: str) -> str:
         return line
     comment = next((found for found in _STRING_OR_COMMENT.finditer(line) if found[0].startswith("//")), None)
     return line if comment is None else line[: comment.start()].rstrip()
+
+
+def on_one_line(text: str) -> str:
+    """A text with every op on one line, as MLIR allows line breaks anywhere and the specification's own examples have them.
+
+    The lines that an op went on over are left empty, so that those behind it keep their numbers. An op with a region stays as
+    it is: what the region holds are ops with lines of their own.
+    """
+    lines = text.split("\n")
+    made, at = [], 0
+    while at < len(lines):
+        last = _last_line(lines, at)
+        whole = " ".join(each.strip() if n else each for n, each in enumerate(lines[at : last + 1]))
+        made += [whole, *[""] * (last - at)]
+        at = last + 1
+    return "\n".join(made)
+
+
+def _last_line(lines: list[str], first: int) -> int:
+    """Where the op that begins on a line ends: brackets are closed and nothing is left to follow; `first` of any other line."""
+    if not _STATEMENT.match(lines[first]):
+        return first
+    depth = 0
+    for at in range(first, len(lines)):
+        line = _STRING.sub("", lines[at]).replace("->", "  ").strip()
+        if "({" in line or (_STATEMENT.match(lines[at]) and at > first):  # a region, or ops of one
+            return first
+        depth += sum(map(line.count, "([{<")) - sum(map(line.count, ")]}>"))
+        goes_on = lines[at].rstrip().endswith((",", ":", "->", "=")) or _next(lines, at).startswith((":", "->"))
+        if depth <= 0 and not goes_on:
+            return at if depth == 0 else first
+    return first
+
+
+def _next(lines: list[str], at: int) -> str:
+    return lines[at + 1].strip() if at + 1 < len(lines) else ""

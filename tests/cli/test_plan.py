@@ -30,6 +30,21 @@ def test_the_best_plans_in_json(meshcast: Meshcast) -> None:
     assert first["units_per_s"] == pytest.approx(8 * 64 / first["step_time_s"])
 
 
+def test_trying_all_plans_finds_what_bounds_find(meshcast: Meshcast) -> None:
+    pruned, tried = (meshcast(*ASKED, *more, "--top", "1", "--json").lines[0] for more in ((), ("--exhaustive",)))
+    assert tried["evaluated"] == tried["space"] == pruned["space"] > pruned["evaluated"]
+    same = ("plan", "step_time_s", "memory_bytes")
+    assert [tried["best"][0][name] for name in same] == [pruned["best"][0][name] for name in same]
+
+
+def test_plans_without_an_answer_are_not_told_as_too_large(meshcast: Meshcast) -> None:
+    asked = ("plan", "resnet-tiny", "--on", "dgx-h100", "--devices", "2", "--set", "batch=8", "--engine", "in-process")
+    told = meshcast(*asked, "--fidelity", "roofline", "--plan", "mbs=4").out
+    assert "dp=2,mbs=4" in told
+    assert "1 failed" in told  # fsdp=2: its mesh has no such axis
+    assert "does not fit" not in told
+
+
 def test_settings_may_stand_behind_one_flag(meshcast: Meshcast) -> None:
     asked = ("plan", "gpt2-tiny", "--on", "h100-sxm", "--devices", "1", "--set", "batch=4", "seq=64")
     more = ("--fidelity", "roofline", "--engine", "in-process", "--try", "remat=full", "--plan", "mbs=4", "--json")

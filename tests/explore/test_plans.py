@@ -52,6 +52,29 @@ def test_a_choice_takes_the_place_of_the_usual_values() -> None:
     assert {plan.fsdp for plan in both} == {1, 2}
 
 
+def test_what_a_training_step_does_not_have_is_left_out() -> None:
+    without = ModelShape(
+        **{name: getattr(TINY, name) for name in TINY.__dataclass_fields__} | {"decided": frozenset({"zero"})}
+    )
+    found = [Plan.parse(text) for text in _texts(4, batch=4, shape=without, pp=(1,))]
+    assert any(plan.tp == 2 for plan in found)
+    assert {(plan.sp, plan.remat) for plan in found} == {(False, "none")}
+    assert {plan.zero for plan in found} == {0, 1}
+    assert "tp=2,remat=full" in _texts(2, batch=2, shape=without, remat=("full",), mbs=(1,))  # chosen: refused by name
+
+
+@pytest.mark.parametrize(
+    ("name", "decided"),
+    [
+        ("gpt2-tiny", {"remat", "sequence_parallel", "zero"}),
+        ("transformer-tiny", {"remat", "zero"}),
+        ("resnet-tiny", set()),
+    ],
+)
+def test_models_say_what_their_training_steps_have(name: str, decided: set[str]) -> None:
+    assert model_shape(name, {"batch": "8"}).decided == decided
+
+
 def test_experts_are_split_where_there_are_some() -> None:
     routed = ModelShape(**{name: getattr(TINY, name) for name in TINY.__dataclass_fields__} | {"experts": 4})
     assert {Plan.parse(text).ep for text in _texts(8, shape=routed)} == {1, 2, 4}

@@ -50,6 +50,9 @@ def plan_command(
         typer.Option("--try", metavar="KEY=V[,V...]", help="Values of a plan's key to search over; may be repeated."),
     ] = None,
     top: Annotated[int, typer.Option("--top", help="How many plans are wanted.", min=1)] = 5,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Predict every plan, whatever its bound: slow, and the same answer.")
+    ] = False,
     objective: Annotated[
         str, typer.Option("--for", metavar="NAME", help="time, throughput, energy, cost, memory or devices.")
     ] = "time",
@@ -115,6 +118,7 @@ def plan_command(
         asked={
             "objectives": (objective,),
             "top": top,
+            "search": "exhaustive" if exhaustive else None,
             "tokens": count_of(tokens, where="--tokens") if tokens is not None else None,
             "price": price,
             "kg_per_kwh": grid,

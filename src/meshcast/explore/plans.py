@@ -11,6 +11,8 @@ Degrees are factorisations of the number of devices that divide the model: `tp` 
 - `vp` of all divisors of a stage's layers where microbatches come in whole groups, up to `LARGEST_VP`;
 - recomputation `none`, `selective` and `full`; the schedule that goes with `vp`; bf16; no offload.
 
+Of `sp`, `zero` and recomputation only what the model's training step has (`ModelShape.decided`).
+
 Any key takes a list instead: `PlanSpace(..., choices={"tp": (4, 8), "schedule": ("1f1b", "zb-h1")})`.
 """
 
@@ -142,14 +144,17 @@ class PlanSpace:
     def _ways(self, degrees: dict[str, int]) -> Iterator[dict[str, Any]]:
         """Everything else: sequence parallelism, sharing of the optimizer, and words."""
         seq = self.shape.seq
-        divides = degrees["tp"] > 1 and seq > 0 and seq % (degrees["cp"] * degrees["tp"]) == 0
+        split = degrees["tp"] > 1 and "sequence_parallel" in self.shape.decided
+        divides = split and seq > 0 and seq % (degrees["cp"] * degrees["tp"]) == 0
         of_sp = [bool(sp) for sp in self.choices.get("sp", (divides,)) if not sp or divides]
         # Replicas that keep all of the optimizer's state reduce inside the backward pass; without stages both ways are usual.
-        usual = (0,) if degrees["dp"] == 1 else (1,) if degrees["pp"] > 1 else (0, 1)
+        shares = "zero" in self.shape.decided
+        usual = (0,) if degrees["dp"] == 1 or not shares else (1,) if degrees["pp"] > 1 else (0, 1)
         found: list[dict[str, Any]] = [
             {"sp": sp, "zero": zero} for sp in of_sp for zero in self.choices.get("zero", usual)
         ]
-        for key, values in WORDS.items():
+        for key, usual_words in WORDS.items():
+            values = usual_words if key != "remat" or key in self.shape.decided else ("none",)
             found = [{**each, key: value} for each in found for value in self.choices.get(key, values)]
         yield from found
 

@@ -13,6 +13,9 @@ from meshcast.base import UsageError
 from meshcast.programs import setting_value
 from meshcast.zoo import FAMILIES, Builder, hint, model_named, num_parameters
 
+# Settings of training steps that the usual values of a plan's keys decide; convolutional networks have none of them.
+PLANNED = frozenset({"remat", "sequence_parallel", "zero"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
@@ -35,6 +38,7 @@ class ModelShape:
             products that move tokens to experts and back, and slots that nobody takes, depend on how tokens are grouped, and
             so on the plan.
         unit: What its batch is counted in: tokens, images, samples.
+        decided: Which of the settings that plans decide its training step has (`PLANNED`); plans leave the others out.
     """
 
     name: str
@@ -51,6 +55,7 @@ class ModelShape:
     parameters: int
     unit: str
     routed_flops: float = 0.0
+    decided: frozenset[str] = PLANNED
 
     @property
     def staged(self) -> bool:
@@ -152,6 +157,7 @@ def _shape(target: str, settings: tuple[tuple[str, str], ...], _stamp: Hashable)
         routed_flops=_routed_flops(config, weights["layers"]) * seq
         if getattr(config, "experts", 0) and isinstance(seq, int)
         else 0.0,
+        decided=PLANNED.intersection(known),
     )
 
 

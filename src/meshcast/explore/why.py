@@ -56,7 +56,10 @@ def beside(best: Found, other: Found) -> str:
 def others(
     best: Found, found: Iterable[Found], left_out: Iterable[tuple[Plan, PlanBound]], capacity_bytes: float
 ) -> list[Other]:
-    """For each key, the best plan that has another value there, predicted or bounded, the nearest rival first."""
+    """For each key, the best plan that has another value there, predicted or bounded, the nearest rival first.
+
+    Points without an answer are passed over: that a model has no such axis says nothing of what fits.
+    """
     assert best.point.plan is not None
     mine = Plan.parse(best.point.plan)
     rivals: dict[str, Other] = {}
@@ -80,7 +83,7 @@ def others(
                 rivals[key] = other
 
     for each in found:
-        if each.point.plan is not None:
+        if each.point.plan is not None and each.outcome.status in ("answered", "infeasible"):
             plan = Plan.parse(each.point.plan)
             offer(plan, each.outcome.step_time_s, exact=True, fits=each.outcome.answered)
     for plan, bound in left_out:

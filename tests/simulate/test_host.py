@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -178,3 +179,11 @@ def test_host_bounds_a_program_of_many_small_kernels(tmp_path_factory: pytest.Te
 def test_unknown_setting() -> None:
     with pytest.raises(UsageError, match="--host"):
         predict("mlp-tiny", on="h200", host="sometimes")
+
+
+@pytest.mark.parametrize(("host", "told"), [("auto", False), ("on", False), ("fast", True), ("8us", True)])
+def test_a_pace_that_nothing_is_issued_at_is_told(tmp_path: Path, host: str, told: bool) -> None:
+    path = tmp_path / "one.mlir"
+    path.write_text(chain(1))
+    warnings = predict(path, on="h200", fidelity="analytical", host=host).warnings
+    assert any(f"--host {host} has no effect" in each for each in warnings) == told

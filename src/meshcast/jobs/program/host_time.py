@@ -53,6 +53,16 @@ def issuing_seconds(run: Run) -> float:
     return host_seconds(run.lowered, costs, without=asking, experts=experts) + run.asking[0]
 
 
+def pace_without_effect(run: Run) -> list[str]:
+    """What to say of a pace of PyTorch's host (`slow`, `fast`, a time) that is given for a program that it does not issue."""
+    host, step = run.options.run.host, run.lowered.workload.step
+    if host in ("auto", "on", "off") or (step is not None and step.host):
+        return []
+    return [
+        f"--host {host} has no effect: it is how fast PyTorch calls op by op, and a compiler's runtime issues this step"
+    ]
+
+
 def expert_weights(lowered: LoweredProgram) -> Experts:
     """Parameters of at least three dimensions: a matrix for each expert, or for each layer, which no product takes at once."""
     workload = lowered.workload

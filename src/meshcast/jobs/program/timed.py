@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshcast.base import copier
 from meshcast.estimate import energy_by_part, idle_watts
-from meshcast.jobs.program.host_time import issued_at, leading_seconds
+from meshcast.jobs.program.host_time import issued_at, leading_seconds, pace_without_effect
 from meshcast.jobs.program.known_steps import known_step
 from meshcast.jobs.program.power_cap import capped_energy
 from meshcast.jobs.program.uneven_devices import speeds_without_effect
@@ -109,6 +109,7 @@ def main_fidelity(run: Run) -> str:
 def _notes(run: Run, timed: Timed) -> list[str]:
     """What to say about times: who answered for kernels, what was asked in vain, and the power cap."""
     notes = [*run.kernels.warnings, *_fallback_notes(run), *run.setting_notes, *speeds_without_effect(run)]
+    notes += pace_without_effect(run)
     notes += nothing_launched(run.lowered, run.host)
     if timed.mfu is not None and not within_peak(timed.mfu):
         notes.append(

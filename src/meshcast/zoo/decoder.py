@@ -47,7 +47,7 @@ def layout_of(
         products=products,
     )
     if config.experts:
-        layout.require(config.experts, "expert", "experts")
+        layout.require(config.experts, ("expert", "tensor") if config.whole_experts else "expert", "experts")
     return layout
 
 
@@ -92,7 +92,9 @@ def layer(
     """One layer: activations, the cache after it, and the loss that balances its experts, where it has any."""
 
     def before(name: str, x: jax.Array) -> jax.Array:
-        return layout.whole(normalised(x, w, name, config.norm) if config.pre_norms else x)
+        x = normalised(x, w, name, config.norm) if config.pre_norms else x
+        apart = sparse and config.whole_experts and name == "ffn_norm"  # its tokens leave from where they are
+        return layout.constrain(kept(x), *layout.residual) if apart else layout.whole(x)
 
     h = before("attention_norm", x)
     if config.latent_rank:

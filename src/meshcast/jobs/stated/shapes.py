@@ -201,6 +201,11 @@ def _expert_settings(run: StatedRun, found: Findings) -> dict[str, Any]:
     """Experts, their widths, which layers have them, and what they have room for."""
     counts = run.counts
     settings: dict[str, Any] = {"experts": counts["experts"]}
+    if run.whole_experts:
+        found.assumes(
+            f"experts whole on a device, of tp={run.degree('tp')} ranks too, as expert_tensor_parallel_size=1 has them"
+        )
+        settings["whole_experts"] = True
     if "experts_per_token" in counts:
         settings["active"] = counts["experts_per_token"]
     if width := counts.get("moe_ffn", counts.get("ffn")):

@@ -62,6 +62,8 @@ class DecoderConfig:
         biased_router: Sigmoid scores, chosen by score plus a balancing bias (DeepSeek-V3), not by softmax.
         group: Tokens compete for an expert's capacity within groups of so many neighbours.
         dispatch: Tokens reach experts by products with one-hot matrices (GShard), or by gathers.
+        whole_experts: Experts are shared out over "tensor" too, each whole on its device, and tokens go to them from their shares
+            of the positions (Megatron's `expert_tensor_parallel_size=1`); else "tensor" splits every expert's width.
         latent_rank: Width of the compressed keys and values (MLA, DeepSeek-V2); zero for plain attention.
         query_rank: Width of the compressed query; zero for a plain projection.
         rope_dim: Width of a latent head's rotated part. `value_dim`: width of its values.
@@ -112,6 +114,7 @@ class DecoderConfig:
     balance: float = 0.02
     group: int = 1024
     dispatch: str = "einsum"
+    whole_experts: bool = False
     latent_rank: int = 0
     query_rank: int = 0
     rope_dim: int = 0
@@ -144,7 +147,7 @@ class DecoderConfig:
                 "dense_layers < layers, or experts=0",
             )
         else:
-            for field in ("shared_ffn", "dense_layers", "expert_ffn", "expert_bias"):
+            for field in ("shared_ffn", "dense_layers", "expert_ffn", "expert_bias", "whole_experts"):
                 require(not getattr(self, field), f"{field}={getattr(self, field)} needs experts", f"{field}=0")
         if self.latent_rank:
             require(bool(self.rope_dim and self.value_dim), "latent attention needs rope_dim and value_dim")
@@ -189,6 +192,7 @@ class DecoderConfig:
                 expert_ffn=0,
                 shared_ffn=0,
                 expert_bias=False,
+                whole_experts=False,
                 pattern_start=start,
             )
         return replace(self, layers=layers, dense_layers=dense, pattern_start=start)

@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo import adapters, grouped_query, kv_cache, latent_attention
 from meshcast.zoo.attending import AttentionWord, positions
-from meshcast.zoo.experts import dense, gated_weights, routed, routed_weights
+from meshcast.zoo.experts import dense, gated_weights, routed, routed_weights, seen_by_router
 from meshcast.zoo.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, soft_cap, stacked
 from meshcast.zoo.norms import norm_weights, normalised
 from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, token_batch
@@ -93,8 +93,7 @@ def layer(
 
     def before(name: str, x: jax.Array) -> jax.Array:
         x = normalised(x, w, name, config.norm) if config.pre_norms else x
-        apart = sparse and config.whole_experts and name == "ffn_norm"  # its tokens leave from where they are
-        return layout.constrain(kept(x), *layout.residual) if apart else layout.whole(x)
+        return seen_by_router(x, config, layout) if sparse and name == "ffn_norm" else layout.whole(x)
 
     h = before("attention_norm", x)
     if config.latent_rank:
@@ -117,8 +116,7 @@ def layer(
 def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """What a half adds to the activations: its bias and its norm after the sum over "tensor"."""
     y = layout.constrain(y, *layout.residual)
-    bias = w.get(f"{half}_out_bias")
-    y = y if bias is None else y + bias
+    y = y + w[name] if (name := f"{half}_out_bias") in w else y
     return normalised(kept(y), w, f"{half}_post_norm", config.norm) if config.post_norms else y
 
 

@@ -166,6 +166,11 @@ def grouped(h: jax.Array, config: DecoderConfig, layout: MeshLayout) -> jax.Arra
     return layout.constrain(h.reshape(-1, size, dim), over, None, None)
 
 
+def seen_by_router(x: jax.Array, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
+    """Normalised activations as a routed layer reads them; tokens of whole experts leave from shares of the positions."""
+    return layout.constrain(kept(x), *layout.residual) if config.whole_experts else layout.whole(x)
+
+
 def routed(
     h: jax.Array, w: dict[str, jax.Array], *, config: DecoderConfig, layout: MeshLayout
 ) -> tuple[jax.Array, jax.Array | None]:

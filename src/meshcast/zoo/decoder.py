@@ -160,8 +160,8 @@ def _through(
 ) -> tuple[jax.Array, Any, jax.Array | None]:  # fmt: skip
     """One stack: its scan carries the activations and the stack's whole cache, so that it is updated in place."""
     # What a layer does not depend on is left out: parts of a pipeline have their layers in common.
-    each = replace(config, layers=1, dense_layers=0)
-    layers = _layers(stack.windows, stack.routed, each, layout, remat, past)
+    each = replace(config, layers=1, dense_layers=0, recomputed=0)
+    layers = _layers(stack.windows, stack.routed, each, layout, stack.remat(remat), past)
     caches = [None] * len(stack.windows) if cache is None else _each(cache)
     if not config.scan:
         alone = jax.tree.map(lambda value: value.reshape(value.shape[1:]), _each(values))

@@ -610,16 +610,31 @@ def test_models_without_products_in_fewer_bits_are_taken_in_bf16(model: str, pre
 
 
 @pytest.mark.parametrize(
-    ("recompute", "degrees", "remat"),
+    ("recompute", "degrees", "again"),
     [
-        ("full:20-layers", {"fsdp": 8}, "full"), ("full:4-layers", {"fsdp": 8}, "none"),
-        ("full:4-layers", {"fsdp": 2, "pp": 4}, "full"), ("full:1-layer", {"fsdp": 2, "pp": 4, "vp": 2}, "none"),
+        ("full:20-layers", {"fsdp": 8}, 20), ("full:4-layers", {"fsdp": 8}, 4), ("full:4-layers", {"fsdp": 2, "pp": 4}, 4),
+        ("full:1-layer", {"fsdp": 2, "pp": 4, "vp": 2}, 1), ("full:8-layers", {"fsdp": 2, "pp": 4}, None),
+        ("full:40-layers", {"fsdp": 8}, None),
     ],
 )  # fmt: skip
-def test_of_layers_that_are_counted_the_plan_has_what_most_of_a_stage_do(
-    recompute: str, degrees: dict[str, int], remat: str
+def test_so_many_layers_of_a_part_are_computed_again(
+    recompute: str, degrees: dict[str, int], again: int | None
 ) -> None:
-    assert target(recompute=recompute, degrees=degrees).plan["remat"] == remat
+    found = target(recompute=recompute, degrees=degrees)
+    assert found.model is not None
+    assert found.plan["remat"] == "full"
+    assert found.model.settings.get("recomputed") == again
+
+
+@pytest.mark.parametrize(("recompute", "remat"), [("full:20-layers", "full"), ("full:4-layers", "none")])
+def test_of_layers_that_are_counted_other_models_do_what_most_of_a_stage_do(recompute: str, remat: str) -> None:
+    counts = {**SMALL, "layers": 32, "gbs": 16}
+    found = target(
+        model="gpt-small", recompute=recompute, counts=counts, flags={"gated_ffn": False, "tied_embeddings": True}
+    )
+    assert found.model is not None
+    assert found.model.builder.module == "gpt"
+    assert found.plan["remat"] == remat
 
 
 def test_policies_that_offload_keep_the_same_at_the_host() -> None:

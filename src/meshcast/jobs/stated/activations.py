@@ -10,8 +10,8 @@ Policies go by the names that frameworks give them. What each keeps:
 - Megatron (`--recompute-modules`): only the named parts of a layer are computed again; `mla_up_proj`, `layernorm`, `moe_act`
   cost next to nothing and the rest is kept, `core_attn` is `selective`, `mlp` and `moe` keep what attention does, both
   together what stands around its core.
-  `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) is `full` where N are half of a part's layers or more,
-  and `none` where they are fewer: a plan treats all layers alike. Its layers run again to their end, a plan's `whole`.
+  `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) computes the first N of a part's layers again to their
+  end, a plan's `whole` of the decoder's `recomputed`; of other models all layers, or none, as N are half of a part's or fewer.
 - `save:a+b` and `offload:a+b` keep only these.
 """
 
@@ -50,13 +50,23 @@ _AROUND = {"out_proj"}
 _FEED_FORWARD = {"mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "mlp"}
 
 
-def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
-    """`remat`, and `offload` where what is kept waits at the host."""
+def recomputed_layers(run: StatedRun) -> int:
+    """Layers of each part of a pipeline that are computed again, where others of it are not (`full:N-layers`); else 0."""
+    kind, _, named = run.recompute.partition(":")
+    counted = re.fullmatch(_COUNTED, named) if kind == "full" else None
+    part = run.counts.get("layers", 0) / (run.degree("pp") * run.degree("vp"))
+    return int(counted[1]) if counted and int(counted[1]) < part else 0
+
+
+def activations_of(run: StatedRun, stack: Stack, found: Findings, *, in_part: bool = False) -> Choice:
+    """`remat`, and `offload` where what is kept waits at the host; `in_part`: the model has layers that are kept and others."""
     kind, _, named = run.recompute.partition(":")
     if not run.recompute:
         found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
         return {"remat": stack.remat}
     if kind == "full" and (counted := re.fullmatch(_COUNTED, named)):
+        if in_part:
+            return {"remat": stack.full}
         most = _most(int(counted[1]), run)
         found.assumes(f"recompute {run.recompute!r} is taken as {most}, of all layers: what most layers of a stage do")
         return {"remat": stack.full if most == "full" else most}

@@ -81,7 +81,7 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan |= _schedule(run, model, shards["pp"], found)
     words, batch = _microbatch(run, plan, ranks, shards, found)
     plan |= words
-    plan |= activations_of(run, stack, found)
+    plan |= activations_of(run, stack, found, in_part="recomputed" in model.settings)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
     windowed = bool(getattr(model.config, "window", 0))
     if precision in _FOUR_BYTES and stack.attention != "plain":

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
@@ -165,6 +166,8 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
     if {"attention_sink", "attention_sinks"} & run.extra.words:
         found.assumes("without attention sinks: a score more for each head costs nothing")
     settings |= _repeated_keys(run, {**sizes, **settings}, found)
+    if again := recomputed_layers(run):
+        settings["recomputed"] = again
     if rank := _adapters(run, found):
         settings["lora"] = rank
     if "experts" in run.counts:

@@ -125,6 +125,11 @@ SMALL: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("llama3-tiny-decode", {"tensor": 8}, {"context": 16}),
     ("gpt2-tiny", {"data": 8}, {"seq": 16, "scan": False}),
     ("mixtral-tiny", {"fsdp": 2, "expert": 2, "tensor": 2}, {"seq": 64}),
+    (
+        "mixtral-tiny",
+        {"data": 2, "expert": 2, "tensor": 2},
+        {"seq": 64, "whole_experts": True, "sequence_parallel": True, "dispatch": "gather", "group": 32},
+    ),
     ("mixtral-tiny-decode", {"expert": 8}, {"context": 16}),
     ("gemma2-tiny", {"fsdp": 2, "tensor": 2, "data": 2}, {"seq": 32}),
     ("gemma2-tiny-decode", {"data": 4, "tensor": 2}, {"context": 32}),
@@ -362,7 +367,9 @@ def test_mistakes_are_named() -> None:
         build("resnet50", mode="decode")
     with pytest.raises(UsageError, match="data, fsdp, context, tensor"):
         build("gpt2-small", {"pipeline": 2})
-    with pytest.raises(UsageError, match="autodiff, none, attention, heads, products, selective, alternate, full"):
+    with pytest.raises(
+        UsageError, match="autodiff, none, attention, projections, heads, products, selective, alternate, full"
+    ):
         lowered(build("llama3-tiny", seq=16, remat="some"))
     with pytest.raises(UsageError, match="remat=none keeps what layers mark"):
         lowered(build("bert-tiny", remat="none"))

@@ -13,7 +13,7 @@ from typing import Literal
 
 from meshcast.hardware.device import Fact, Source
 
-Library = Literal["nccl", "xla-tpu", "none"]
+Library = Literal["nccl", "xla-tpu", "neuron", "hccl", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from meshcast.network import (
     arranged,
     bus_factor,
     collective_of,
+    filled_alike,
     kind_named,
     network_model,
     parse_sizes,
@@ -186,7 +187,7 @@ def _hardware(question: CollectiveQuestion) -> tuple[Cluster, Mesh]:
             fix="name a cluster of `meshcast devices`, e.g. dgx-h100",
         )  # fmt: skip
     cluster.for_devices(mesh.size)  # refuses more than there are
-    return cluster, mesh
+    return filled_alike(cluster, mesh.size), mesh
 
 
 def _group(mesh: Mesh, axes: Sequence[str], flag: str) -> Group:

@@ -39,6 +39,7 @@ from meshcast.network.plan import CollectivePlan as CollectivePlan
 from meshcast.network.plan import Stage as Stage
 from meshcast.network.setting import Setting as Setting
 from meshcast.network.setting import WholeJob as WholeJob
+from meshcast.network.shaping import filled_alike as filled_alike
 from meshcast.network.shaping import shaped as shaped
 from meshcast.network.slices import closed_sides as closed_sides
 from meshcast.network.slices import slice_shape as slice_shape

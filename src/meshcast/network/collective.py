@@ -7,7 +7,7 @@ does with its own tuning model; the families that a library never considers are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from meshcast.base import NumberColumn, UnsupportedError, UsageError, copier, format_time, place_of_least
 from meshcast.hardware import Cluster, Library
@@ -64,6 +64,14 @@ def plan_collective(
     return _chosen(chosen, tuple(others), _why(others, library, algorithm, protocol))
 
 
+LIBRARY_TITLES: Mapping[Library, str] = {
+    "nccl": "NCCL",
+    "xla-tpu": "XLA",
+    "neuron": "AWS Neuron",
+    "hccl": "Gaudi's HCCL",
+    "none": "the textbook",
+}
+"""What plans call whose rules chose them."""
 _chosen = copier(CollectivePlan, "others", "why")
 
 
@@ -105,7 +113,7 @@ def _why(
     algorithm: str | None,
     protocol: str | None,
 ) -> str:
-    by = {"nccl": "NCCL", "xla-tpu": "XLA", "none": "the textbook"}[library]
+    by = LIBRARY_TITLES[library]
     asked = " and ".join(name for name in (algorithm, protocol) if name)
     if asked:
         return f"asked for: {asked}"

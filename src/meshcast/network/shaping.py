@@ -1,4 +1,4 @@
-"""A cluster of TPUs with slices of a given shape in place of the usual one."""
+"""A cluster as a job is given it: slices of TPUs of a given shape, racks that are filled alike."""
 
 from __future__ import annotations
 
@@ -8,6 +8,27 @@ from dataclasses import replace
 from meshcast.base import UnsupportedError
 from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.network.slices import closed_sides, slice_shape
+
+_LARGEST_HOST = 16  # devices; a domain of more is a rack of several hosts
+_TRAY = 4  # devices of a rack's host
+
+
+def filled_alike(cluster: Cluster, devices: int) -> Cluster:
+    """The cluster with racks of which a job takes as many devices each, where whole hosts of them make that up.
+
+    Schedulers give a job equal blocks of hosts of every rack (Slurm's `--segment` of its block topology; 16 trays of an NVL72 for
+    jobs of 64, 128, ... GPUs): 512 devices are 8 racks of 64, not seven of 72 and one of 8, which all others would wait for. Up
+    to an eighth more racks are taken for that than would hold the job: 64 of 72.
+    """
+    inside = cluster.levels[0] if cluster.levels else None
+    if inside is None or len(cluster.levels) < 2 or inside.size <= _LARGEST_HOST or devices % inside.size == 0:
+        return cluster
+    fewest = -(-devices // inside.size)
+    alike = (racks for racks in range(fewest, fewest * 9 // 8 + 2) if devices % (racks * _TRAY) == 0)
+    racks = next(alike, 1)
+    if racks < 2:
+        return cluster
+    return replace(cluster, levels=(replace(inside, size=devices // racks), *cluster.levels[1:]))
 
 
 def shaped(cluster: Cluster, shape: tuple[int, ...], inner: int, *, alone: bool) -> Cluster:

@@ -125,8 +125,22 @@ def lines_in_slice(level: NetworkLevel, sets: Sequence[Ints], inner: int, device
 def worst_lines(places: Sequence[Ints], shape: Shape, closed: tuple[bool, ...]) -> tuple[SliceLine, ...]:
     """The lines of sets of several positions: of those that form no box, else of those with the fewest links."""
     once = list({place.tobytes(): place for place in places if len(place) > 1}.values())
+    if len(once) == 1:
+        once = [_rows_filled(once[0], shape)]
     found = (_lines(box, shape, closed, several=len(once) > 1) for box in _different(once, shape))
     return min(found, key=lambda lines: (regular(lines), sum(line.free_ways for line in lines)))
+
+
+def _rows_filled(place: Ints, shape: Shape) -> Ints:
+    """A whole job's positions with its last row filled up, where it fills several rows of a slice but not the last.
+
+    No slice has just so many positions, so that the job has a part of the next larger one: its rings go on through all of it.
+    """
+    row = math.prod(shape[1:])
+    whole = -(-len(place) // row) * row
+    if len(place) <= row or whole == len(place) or (place != np.arange(len(place))).any():
+        return place
+    return np.arange(whole)
 
 
 def _different(places: Sequence[Ints], shape: Shape) -> Iterator[Ints]:

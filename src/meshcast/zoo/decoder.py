@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo import adapters, grouped_query, kv_cache, latent_attention
 from meshcast.zoo.attending import AttentionWord, positions
-from meshcast.zoo.experts import dense, gated_weights, routed, routed_weights
+from meshcast.zoo.experts import dense, gated_weights, routed, routed_weights, seen_by_router
 from meshcast.zoo.layers import BATCH, Remat, cast, checkpointed, cross_entropy, embed, soft_cap, stacked
 from meshcast.zoo.norms import norm_weights, normalised
 from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, token_batch
@@ -47,7 +47,7 @@ def layout_of(
         products=products,
     )
     if config.experts:
-        layout.require(config.experts, "expert", "experts")
+        layout.require(config.experts, ("expert", "tensor") if config.whole_experts else "expert", "experts")
     return layout
 
 
@@ -92,7 +92,8 @@ def layer(
     """One layer: activations, the cache after it, and the loss that balances its experts, where it has any."""
 
     def before(name: str, x: jax.Array) -> jax.Array:
-        return layout.whole(normalised(x, w, name, config.norm) if config.pre_norms else x)
+        x = normalised(x, w, name, config.norm) if config.pre_norms else x
+        return seen_by_router(x, config, layout) if sparse and name == "ffn_norm" else layout.whole(x)
 
     h = before("attention_norm", x)
     if config.latent_rank:
@@ -115,8 +116,7 @@ def layer(
 def _finished(y: jax.Array, w: dict[str, jax.Array], half: str, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
     """What a half adds to the activations: its bias and its norm after the sum over "tensor"."""
     y = layout.constrain(y, *layout.residual)
-    bias = w.get(f"{half}_out_bias")
-    y = y if bias is None else y + bias
+    y = y + w[name] if (name := f"{half}_out_bias") in w else y
     return normalised(kept(y), w, f"{half}_post_norm", config.norm) if config.post_norms else y
 
 
@@ -160,8 +160,8 @@ def _through(
 ) -> tuple[jax.Array, Any, jax.Array | None]:  # fmt: skip
     """One stack: its scan carries the activations and the stack's whole cache, so that it is updated in place."""
     # What a layer does not depend on is left out: parts of a pipeline have their layers in common.
-    each = replace(config, layers=1, dense_layers=0)
-    layers = _layers(stack.windows, stack.routed, each, layout, remat, past)
+    each = replace(config, layers=1, dense_layers=0, recomputed=0)
+    layers = _layers(stack.windows, stack.routed, each, layout, stack.remat(remat), past)
     caches = [None] * len(stack.windows) if cache is None else _each(cache)
     if not config.scan:
         alone = jax.tree.map(lambda value: value.reshape(value.shape[1:]), _each(values))

@@ -3,7 +3,8 @@
 Dispatch "einsum" moves tokens to experts and back by products with one-hot matrices (GShard, Lepikhin 2020), "gather" by
 the indices themselves, which many small experts need: the one-hot products grow with experts x capacity. The batch is
 split over "data", "fsdp" and "expert", the experts over "expert": moving tokens to them and back is the all-to-all
-that two constraints imply.
+that two constraints imply. Over "tensor" either every expert's width is split, and all of its devices have all tokens, or
+the experts are (`whole_experts`), and each device moves the tokens of its share of the positions.
 """
 
 from __future__ import annotations
@@ -28,6 +29,21 @@ TOKENS = ("data", "fsdp", "context", "expert")
 """The axes that split groups of tokens: those of the batch and of the positions."""
 
 
+def _tokens(config: DecoderConfig) -> tuple[str, ...]:
+    """The axes that split groups of tokens at home."""
+    return (*TOKENS, "tensor") if config.whole_experts else TOKENS
+
+
+def _experts_over(config: DecoderConfig) -> tuple[str, ...]:
+    """The axes that share out whole experts."""
+    return ("expert", "tensor") if config.whole_experts else ("expert",)
+
+
+def _width_over(config: DecoderConfig) -> str | None:
+    """The axis that splits an expert's width."""
+    return None if config.whole_experts else "tensor"
+
+
 def gated_weights(
     dim: int, ffn: int, *, prefix: str = "", gate: bool = True, bias: bool = False
 ) -> dict[str, ShardedWeight]:
@@ -46,18 +62,19 @@ def gated_weights(
 def routed_weights(config: DecoderConfig) -> dict[str, ShardedWeight]:
     """The router's, the experts' and the shared experts' weights of one layer."""
     dim, ffn = config.dim, config.routed_ffn
+    over, width = _experts_over(config), _width_over(config)
     found = {
         "router": ShardedWeight((dim, config.experts)),
-        "gate": ShardedWeight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
-        "up": ShardedWeight((config.experts, dim, ffn), ("expert", "fsdp", "tensor")),
-        "down": ShardedWeight((config.experts, ffn, dim), ("expert", "tensor", "fsdp")),
+        "gate": ShardedWeight((config.experts, dim, ffn), (over, "fsdp", width)),
+        "up": ShardedWeight((config.experts, dim, ffn), (over, "fsdp", width)),
+        "down": ShardedWeight((config.experts, ffn, dim), (over, width, "fsdp")),
     }
     if config.biased_router:
         found["router_bias"] = ShardedWeight((config.experts,))
     if config.expert_bias:
         found["router_offset"] = ShardedWeight((config.experts,))
-        found |= {f"{name}_bias": ShardedWeight((config.experts, ffn), ("expert", "tensor")) for name in ("gate", "up")}
-        found["down_bias"] = ShardedWeight((config.experts, dim), ("expert", None))
+        found |= {f"{name}_bias": ShardedWeight((config.experts, ffn), (over, width)) for name in ("gate", "up")}
+        found["down_bias"] = ShardedWeight((config.experts, dim), (over, None))
     if config.shared_ffn:
         found |= gated_weights(dim, config.shared_ffn, prefix="shared_")
     if config.shared_gate:
@@ -136,14 +153,22 @@ def grouped(h: jax.Array, config: DecoderConfig, layout: MeshLayout) -> jax.Arra
     """Tokens (G, S, dim) that compete with each other: neighbours of a sequence, or one step's tokens of a shard."""
     batch, length, dim = h.shape
     if length > 1:
-        size = min(config.group, length)
+        # Tokens that leave from shares of the positions compete within their share.
+        shares = layout.size("tensor") if config.whole_experts else 1
+        size = min(config.group, max(1, length // shares))
         if length % size:
             raise UsageError(
                 f"seq={length} is no multiple of the routing group of {size} tokens", where="--set", fix="set group"
             )
     else:
         size = batch // layout.size(BATCH)
-    return layout.constrain(h.reshape(-1, size, dim), TOKENS, None, None)
+    over = _tokens(config)
+    return layout.constrain(h.reshape(-1, size, dim), over, None, None)
+
+
+def seen_by_router(x: jax.Array, config: DecoderConfig, layout: MeshLayout) -> jax.Array:
+    """Normalised activations as a routed layer reads them; tokens of whole experts leave from shares of the positions."""
+    return layout.constrain(kept(x), *layout.residual) if config.whole_experts else layout.whole(x)
 
 
 def routed(
@@ -166,7 +191,9 @@ def routed(
         y = move(tokens, w, gates, chosen, choice, capacity, config, layout)
     y = y.reshape(h.shape)
     if config.shared_ffn:
-        shared = gated(h, w, activation=config.activation, layout=layout, prefix="shared_", held=True)
+        seen = layout.whole(h) if config.whole_experts else h
+        shared = gated(seen, w, activation=config.activation, layout=layout, prefix="shared_", held=True)
+        shared = layout.constrain(shared, *layout.residual) if config.whole_experts else shared
         y = y + (jax.nn.sigmoid(h @ w["shared_weight"]) * shared if config.shared_gate else shared)
     return y, balance_loss(choice, probabilities) if config.balance else None
 
@@ -178,7 +205,7 @@ def _is_by_token(tokens: jax.Array, config: DecoderConfig, layout: MeshLayout) -
     experts, where capacity reads every expert once: 3 T K < E.
     """
     choices = tokens.shape[0] * tokens.shape[1] * config.active // layout.size(TOKENS)
-    return 3 * choices < config.experts and layout.size("expert") == 1
+    return 3 * choices < config.experts and layout.size(_experts_over(config)) == 1
 
 
 def _by_token(
@@ -205,7 +232,7 @@ def _by_products(
     slot = jax.nn.one_hot(ranks(choice), capacity, dtype=jnp.float32)
     with _routing(layout):
         combine = jnp.einsum("gske,gskc->gsec", choice * gates[..., None], slot)
-    combine = layout.constrain(kept(combine.astype(tokens.dtype)), TOKENS, None, None, None)
+    combine = layout.constrain(kept(combine.astype(tokens.dtype)), _tokens(config), None, None, None)
     dispatch = (combine > 0).astype(tokens.dtype)
     with _routing(layout):
         slots = jnp.einsum("gsec,gsd->egcd", dispatch, tokens)
@@ -228,9 +255,11 @@ def _by_indices(
         origin = jnp.arange(slot.size).reshape(slot.shape)
         return jnp.full((slots,), slot.size, jnp.int32).at[slot].set(origin, mode="drop")
 
-    source = kept(layout.constrain(jax.vmap(sources)(slot), TOKENS, None))  # of each slot: a token's choice, or none
+    source = kept(
+        layout.constrain(jax.vmap(sources)(slot), _tokens(config), None)
+    )  # of each slot: a token's choice, or none
     picked = slot.reshape(groups, length * config.active)
-    move = _rearranged(layout)
+    move = _rearranged(layout, _tokens(config))
 
     def at_slots(y: jax.Array) -> jax.Array:
         return y.reshape(groups, config.experts, capacity, -1).swapaxes(0, 1)
@@ -244,7 +273,7 @@ def _by_indices(
     return jnp.sum(y, axis=2, dtype=jnp.float32).astype(tokens.dtype)
 
 
-def _rearranged(layout: MeshLayout) -> Any:
+def _rearranged(layout: MeshLayout, over: tuple[str, ...]) -> Any:
     """Rows (G, N, dim) by an index (G, M), and their gradient by the index (G, N, K) of the results each row became.
 
     Differentiation would add the gradients up where rows came from, one atomic update a number. Whoever rearranges tokens
@@ -256,12 +285,12 @@ def _rearranged(layout: MeshLayout) -> Any:
         return jnp.take(rows, index, axis=0, mode="fill", fill_value=0)
 
     def moved(rows: jax.Array, index: jax.Array, back: jax.Array) -> jax.Array:
-        return layout.constrain(taken(rows, index), TOKENS, None, None)
+        return layout.constrain(taken(rows, index), over, None, None)
 
     def backward(back: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None, None]:
-        found = taken(layout.constrain(gradient, TOKENS, None, None), back)
+        found = taken(layout.constrain(gradient, over, None, None), back)
         summed = found[:, :, 0] if back.shape[-1] == 1 else jnp.sum(found, axis=2, dtype=jnp.float32)
-        return layout.constrain(summed.astype(gradient.dtype), TOKENS, None, None), None, None
+        return layout.constrain(summed.astype(gradient.dtype), over, None, None), None, None
 
     function = jax.custom_vjp(moved)
     function.defvjp(lambda rows, index, back: (moved(rows, index, back), back), backward)
@@ -272,9 +301,10 @@ def _experts(
     y: jax.Array, w: dict[str, jax.Array], config: DecoderConfig, layout: MeshLayout, *, gates: jax.Array | None = None
 ) -> jax.Array:
     """Every expert on its slots (E, G, C, dim), at the experts' devices and back home, weighed by gates (E, G, C, 1) if given."""
+    owners, width = _experts_over(config), _width_over(config)
 
     def exchange(y: jax.Array, *, out: bool) -> jax.Array:
-        home, away = (None, TOKENS, None, None), ("expert", HOME, None, None)
+        home, away = (None, _tokens(config), None, None), (owners, HOME, None, None)
         first, last = (home, away) if out else (away, home)
         with jax.named_scope(f"{COPIES_SCOPE}{config.active}"):
             return layout.constrain(layout.constrain(y, *first), *last)
@@ -285,15 +315,15 @@ def _experts(
     def biased(y: jax.Array, name: str) -> jax.Array:
         return y + w[f"{name}_bias"][:, None, None] if config.expert_bias else y
 
-    over = ("expert", HOME, None, None)
+    over = (owners, HOME, None, None)
     made = products("egcd,edf->egcf", y, (w["gate"], w["up"]), layout, over=over, number=5, name=EXCHANGED)
     gate, up = (
-        layout.constrain(kept(biased(each, name)), "expert", HOME, None, "tensor")
+        layout.constrain(kept(biased(each, name)), owners, HOME, None, width)
         for name, each in zip(("gate", "up"), made, strict=True)
     )
     y = gate_with(config.activation, gate, up)
-    y = layout.constrain(y if weights is None else y * weights, "expert", HOME, None, "tensor")
-    y = product("egcf,efd->egcd", y, w["down"], layout, over=("expert", HOME, None, "tensor"), number=7)
+    y = layout.constrain(y if weights is None else y * weights, owners, HOME, None, width)
+    y = product("egcf,efd->egcd", y, w["down"], layout, over=(owners, HOME, None, width), number=7)
     if config.expert_bias:
         bias = w["down_bias"][:, None, None]
         y = y + (bias if weights is None else bias * weights)

@@ -184,7 +184,8 @@ def checkpointed(body: Callable[..., Any], remat: Remat, layout: MeshLayout) -> 
 
     That is everything that differentiating its ops one by one asks for ("autodiff"), what kernels with a
     backward pass of their own ask for ("none", see `saving.kept`), of these what attention
-    asks for, its heads and its result ("attention"), its heads alone ("heads"), all products and fused kernels ("products"), the
+    asks for, its heads and its result ("attention"), its heads and the sum behind it ("projections"), its heads alone
+    ("heads"), all products and fused kernels ("products"), the
     products with weights alone ("selective"), fused kernels and every second product with weights ("alternate", see
     `products.products`), or only its input ("full"; "whole" where the layer runs again to its end, see `saving.asked_for`).
 

@@ -85,7 +85,8 @@ POLICIES: dict[Remat, Callable[..., bool]] = {
     "autodiff": lambda primitive, *_, **__: primitive.name not in ("sharding_constraint", "name"),
     "none": _named(KEPT, ATTENTION, HEADS, EXCHANGED),
     "attention": _named(ATTENTION, HEADS),
-    # Not `_named`, which saves what fused kernels return as well: here they run again, from the queries, keys and values alone.
+    # Not `_named`, which saves what fused kernels return as well: here they run again, from the queries, keys and values.
+    "projections": jax.checkpoint_policies.save_only_these_names(ATTENTION, HEADS),
     "heads": jax.checkpoint_policies.save_only_these_names(HEADS),
     "products": lambda primitive, *_, **given: primitive.name == "dot_general" or _named(EXCHANGED)(primitive, **given),
     "selective": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-Remat = Literal["none", "autodiff", "products", "attention", "heads", "selective", "alternate", "full", "whole"]
+Remat = Literal[
+    "none", "autodiff", "products", "attention", "projections", "heads", "selective", "alternate", "full", "whole"
+]  # fmt: skip
 """What the backward pass computes again of a layer (`saving.POLICIES`):
 
 `none`: nothing that kernels with a backward pass of their own do not; `autodiff`: nothing at all, as differentiating op by op
-does; `products`: all but products; `attention`: all but attention; `heads`: all but what
+does; `products`: all but products; `attention`: all but attention; `projections`: all
+but the products with weights around attention, whose core runs again; `heads`: all but what
 makes queries, keys and values; `selective`: all but products with weights, hence attention
 too; `alternate`: all but attention and every second product with weights, and none of those in fp8 is kept; `full`: all of it
 that the backward pass reads, so not the last product; `whole`: the layer to its end.
 """
-MARKED: tuple[Remat, ...] = ("none", "attention", "heads")
+MARKED: tuple[Remat, ...] = ("none", "attention", "projections", "heads")
 """Those that save what a model marks (`saving.kept`)."""
 UNMARKED: tuple[Remat, ...] = ("autodiff", "products", "selective", "full", "whole")
 """What models have that do not mark all of it."""

@@ -409,6 +409,19 @@ def test_what_ranks_store_in_shares(changes: dict[str, Any], plan: dict[str, int
     assert {key: found.plan[key] for key in plan} == plan
 
 
+def test_stage_three_shares_weights_out_over_ranks_that_are_told_as_replicas() -> None:
+    """DeepSpeed's rows have no degree of their own for shards, and beside stages weights stay gathered."""
+    found = target(framework="deepspeed", degrees={"dp": 8, "fsdp": 1}, zero=3)
+    assert (found.plan["dp"], found.plan["fsdp"]) == (1, 8)
+    staged = target(framework="deepspeed", degrees={"dp": 2, "fsdp": 1, "pp": 4}, zero=3)
+    assert (staged.plan["dp"], staged.plan["fsdp"], staged.plan["zero"]) == (2, 1, 1)
+
+
+def test_the_optimizer_s_state_is_shared_out_over_context_ranks_alone_too() -> None:
+    found = target(framework="megatron", degrees={"dp": 1, "cp": 8}, zero=1, counts={**LLAMA, "gbs": 4}, mbs=1.0)
+    assert (found.plan["zero"], found.plan["cp"]) == (1, 8)
+
+
 @pytest.mark.parametrize(
     ("recompute", "remat", "offload"),
     [
@@ -416,13 +429,20 @@ def test_what_ranks_store_in_shares(changes: dict[str, Any], plan: dict[str, int
         ("full:20-layers", "full", None),
         ("selective", "selective", None),
         ("policy:selective-op", "alternate", None),
-        ("policy:minimal_with_context", "selective", None),
+        ("policy:minimal", "selective", None),
+        ("policy:minimal_with_context", "products", None),
+        ("policy:minimal_flash", "products", None),
+        ("policy:save_dot_except_mlp", "projections", None),
+        ("policy:save_out_proj", "full", None),
+        ("policy:core_attn+mlp", "projections", None),
+        ("policy:save:q+k+v+out_proj+context", "attention", None),
+        ("policy:save:q+k+v+out_proj+context+mlpwi+mlpwo", "products", None),
         ("policy:save_dot_with_context_except_mlp", "attention", None),
         ("policy:mla_up_proj", "none", None),
         ("policy:mla_up_proj+mlp", "attention", None),
         ("policy:save:q+k+v", "heads", None),
         ("offload:layer_input+q+k+v", "heads", "activations"),
-        ("offload:layer_input+out_proj+q+k+v", "attention", "activations"),
+        ("offload:layer_input+out_proj+q+k+v", "projections", "activations"),
         ("offload:layer_input", "full", "activations"),
         ("offload:activations-of-40-layers", "none", "activations"),
     ],
@@ -430,6 +450,44 @@ def test_what_ranks_store_in_shares(changes: dict[str, Any], plan: dict[str, int
 def test_what_layers_keep_and_where(recompute: str, remat: str, offload: str | None) -> None:
     plan = target(recompute=recompute, framework="maxtext").plan
     assert (plan["remat"], plan.get("offload")) == (remat, offload)
+
+
+def test_scores_that_are_products_are_multiplied_again_though_their_result_is_kept() -> None:
+    found = target(recompute="policy:minimal_with_context", framework="maxtext", attention="plain")
+    assert found.plan["remat"] == "selective"
+
+
+MOE = {**LLAMA, "experts": 128, "experts_per_token": 8, "moe_ffn": 1536, "gbs": 256}
+
+
+def moe(**changes: Any) -> RunTarget:
+    given: dict[str, Any] = {
+        "model": "of-experts", "counts": MOE, "devices": 64, "framework": "megatron-bridge", "zero": 1, "mbs": 1.0,
+        "degrees": {"dp": 32, "tp": 2, "sp": 1, "ep": 32}, "extra": "dispatcher=deepep;dropless",
+    }  # fmt: skip
+    return target(**given | changes)
+
+
+def test_tensor_ranks_share_out_whole_experts_where_that_is_told_or_cannot_be_otherwise() -> None:
+    split = moe()
+    assert split.model is not None
+    assert "whole_experts" not in split.model.settings
+    assert (split.plan["ep"], split.plan["dp"]) == (32, 1)
+    told = moe(extra="dispatcher=deepep;etp=1")
+    reaching = moe(degrees={"dp": 32, "tp": 2, "sp": 1, "ep": 64})
+    for found, ranks in ((told, 16), (reaching, 32)):
+        assert found.missing == ()
+        assert found.model is not None
+        assert found.model.settings["whole_experts"] is True
+        assert found.plan["ep"] == ranks
+        assert any("expert_tensor_parallel_size=1" in each for each in found.assumptions)
+
+
+def test_a_token_goes_to_each_host_once_where_a_dispatcher_does_that() -> None:
+    assert "one-copy" in moe().overlap.split(",")
+    plain = moe(extra="dropless")
+    assert "one-copy" not in plain.overlap.split(",")
+    assert any("no dispatcher is told" in each for each in plain.assumptions)
 
 
 def test_a_policy_that_nobody_knows_is_the_stack_s_habit() -> None:
@@ -552,16 +610,31 @@ def test_models_without_products_in_fewer_bits_are_taken_in_bf16(model: str, pre
 
 
 @pytest.mark.parametrize(
-    ("recompute", "degrees", "remat"),
+    ("recompute", "degrees", "again"),
     [
-        ("full:20-layers", {"fsdp": 8}, "full"), ("full:4-layers", {"fsdp": 8}, "none"),
-        ("full:4-layers", {"fsdp": 2, "pp": 4}, "full"), ("full:1-layer", {"fsdp": 2, "pp": 4, "vp": 2}, "none"),
+        ("full:20-layers", {"fsdp": 8}, 20), ("full:4-layers", {"fsdp": 8}, 4), ("full:4-layers", {"fsdp": 2, "pp": 4}, 4),
+        ("full:1-layer", {"fsdp": 2, "pp": 4, "vp": 2}, 1), ("full:8-layers", {"fsdp": 2, "pp": 4}, None),
+        ("full:40-layers", {"fsdp": 8}, None),
     ],
 )  # fmt: skip
-def test_of_layers_that_are_counted_the_plan_has_what_most_of_a_stage_do(
-    recompute: str, degrees: dict[str, int], remat: str
+def test_so_many_layers_of_a_part_are_computed_again(
+    recompute: str, degrees: dict[str, int], again: int | None
 ) -> None:
-    assert target(recompute=recompute, degrees=degrees).plan["remat"] == remat
+    found = target(recompute=recompute, degrees=degrees)
+    assert found.model is not None
+    assert found.plan["remat"] == "full"
+    assert found.model.settings.get("recomputed") == again
+
+
+@pytest.mark.parametrize(("recompute", "remat"), [("full:20-layers", "full"), ("full:4-layers", "none")])
+def test_of_layers_that_are_counted_other_models_do_what_most_of_a_stage_do(recompute: str, remat: str) -> None:
+    counts = {**SMALL, "layers": 32, "gbs": 16}
+    found = target(
+        model="gpt-small", recompute=recompute, counts=counts, flags={"gated_ffn": False, "tied_embeddings": True}
+    )
+    assert found.model is not None
+    assert found.model.builder.module == "gpt"
+    assert found.plan["remat"] == remat
 
 
 def test_policies_that_offload_keep_the_same_at_the_host() -> None:

@@ -3,13 +3,15 @@
 Policies go by the names that frameworks give them. What each keeps:
 
 - MaxText (`layers/decoders.py`, `get_remat_policy`): `full` nothing but a layer's input; `minimal`, `save_dot...` the results of
-  products with weights, `minimal_with_context` and `minimal_flash` those of attention too; `...except_mlp` and `save_out_proj`
-  heads and the result of attention; `save_qkv_proj` queries, keys and values; `..._offloaded` keeps the same at the host.
+  products with weights, so that attention's core runs again, `minimal_with_context` and `minimal_flash` that of a fused one
+  too; `...except_mlp` those around attention, and its own where `with_context` says so; `save_qkv_proj` queries, keys and
+  values; `save_out_proj` one product of a layer, about as much as nothing; `..._offloaded` keeps the same at the host.
 - torchtitan (`parallelize_llama.py`, selective op): results of attention and of every second product with weights.
 - Megatron (`--recompute-modules`): only the named parts of a layer are computed again; `mla_up_proj`, `layernorm`, `moe_act`
-  cost next to nothing and the rest is kept, `core_attn` is `selective`, `mlp` and `moe` keep what attention does.
-  `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) is `full` where N are half of a part's layers or more,
-  and `none` where they are fewer: a plan treats all layers alike. Its layers run again to their end, a plan's `whole`.
+  cost next to nothing and the rest is kept, `core_attn` is `selective`, `mlp` and `moe` keep what attention does, both
+  together what stands around its core.
+  `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) computes the first N of a part's layers again to their
+  end, a plan's `whole` of the decoder's `recomputed`; of other models all layers, or none, as N are half of a part's or fewer.
 - `save:a+b` and `offload:a+b` keep only these.
 """
 
@@ -23,14 +25,19 @@ from meshcast.jobs.stated.run import StatedRun
 from meshcast.options import Stack
 
 Choice = dict[str, int | str]
+_WITH_CONTEXT = "products and attention"
+"""What keeps products with weights and the result of attention: by the attention that a run has."""
 # (pattern in a policy's name, the plan's word, what is taken for granted), the more special ones first.
 _POLICIES = (
     (r"selective-op|op-selective|sac", "alternate", ""),
-    (r"except_mlp|save_out_proj|attn_only", "attention", "heads and results of attention are kept"),
+    (r"with_context_except_mlp|attn_only", "attention", "heads and results of attention are kept"),
+    (r"except_mlp", "projections", "results of the products around attention are kept"),
+    (r"save_out_proj", "full", "one product of a layer is little"),
     (r"qkv_proj|save_qkv", "heads", "a layer keeps its input, queries, keys and values"),
-    (r"minimal_flash|minimal_with_context|minimal_with_quantization_and_context", "selective",
-     "results of products with weights are kept"),
+    (r"minimal_flash|minimal_with\w*_context", _WITH_CONTEXT, ""),
     (r"save_dot|minimal|dots", "selective", "results of products with weights are kept"),
+    (r"core_attn\+(?:.*\+)?(?:mlp|moe)(?:\+|$)|(?:^|\+)(?:mlp|moe)\+(?:.*\+)?core_attn", "projections",
+     "results of the products around attention are kept"),
     (r"core_attn", "selective", ""),
     (r"(?:^|\+)(?:mlp|moe)(?:\+|$)", "attention", "heads and results of attention are kept"),
     (r"mla_up_proj|layernorm|moe_act|norm", "none", "it is small beside the rest"),
@@ -38,17 +45,28 @@ _POLICIES = (
 )  # fmt: skip
 _COUNTED = r"(\d+)-layers?"
 _HEADS = {"q", "k", "v", "qkv", "query_proj", "key_proj", "value_proj"}
-_RESULTS = {"out_proj", "context", "attention_out"}
+_RESULTS = {"context", "attention_out"}  # of attention's core
+_AROUND = {"out_proj"}
 _FEED_FORWARD = {"mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "mlp"}
 
 
-def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
-    """`remat`, and `offload` where what is kept waits at the host."""
+def recomputed_layers(run: StatedRun) -> int:
+    """Layers of each part of a pipeline that are computed again, where others of it are not (`full:N-layers`); else 0."""
+    kind, _, named = run.recompute.partition(":")
+    counted = re.fullmatch(_COUNTED, named) if kind == "full" else None
+    part = run.counts.get("layers", 0) / (run.degree("pp") * run.degree("vp"))
+    return int(counted[1]) if counted and int(counted[1]) < part else 0
+
+
+def activations_of(run: StatedRun, stack: Stack, found: Findings, *, in_part: bool = False) -> Choice:
+    """`remat`, and `offload` where what is kept waits at the host; `in_part`: the model has layers that are kept and others."""
     kind, _, named = run.recompute.partition(":")
     if not run.recompute:
         found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
         return {"remat": stack.remat}
     if kind == "full" and (counted := re.fullmatch(_COUNTED, named)):
+        if in_part:
+            return {"remat": stack.full}
         most = _most(int(counted[1]), run)
         found.assumes(f"recompute {run.recompute!r} is taken as {most}, of all layers: what most layers of a stage do")
         return {"remat": stack.full if most == "full" else most}
@@ -59,19 +77,34 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings) -> Choice:
     if kind == "offload":
         if run.degree("pp") > 1:
             found.assumes("what stages keep stays on the device: copies to the host and back run beside their passes")
-            return _kept(named, found, run.recompute)
-        return {**_kept(named, found, run.recompute), "offload": "activations"}
+            return _kept(named, run, stack, found)
+        return {**_kept(named, run, stack, found), "offload": "activations"}
     if kind == "policy" and named.startswith("save:"):
-        return _kept(named.removeprefix("save:"), found, run.recompute)
+        return _kept(named.removeprefix("save:"), run, stack, found)
     if kind == "policy":
         for pattern, word, granted in _POLICIES:
             if re.search(pattern, named):
+                if word == _WITH_CONTEXT:
+                    word = _with_context(run, stack)
+                    granted = "results of products with weights and of fused attention are kept"
                 if granted:
                     found.assumes(f"recompute {run.recompute!r} is taken as {word}: {granted}")
                 at_host = "offload" in named and run.degree("pp") == 1
                 return {"remat": word, "offload": "activations"} if at_host else {"remat": word}
     found.assumes(f"recompute {run.recompute!r} is no policy that is known: {stack.remat}, as {stack.name} has it")
     return {"remat": stack.remat}
+
+
+def _with_context(run: StatedRun, stack: Stack) -> str:
+    """What keeps products with weights and the result of attention.
+
+    Of a fused kernel that is its result; scores that are products of their own are multiplied again.
+    """
+    return "products" if _is_fused(run, stack) else "selective"
+
+
+def _is_fused(run: StatedRun, stack: Stack) -> bool:
+    return stack.attention != "plain" and run.precision not in ("fp32", "tf32")
 
 
 def _most(recomputed: int, run: StatedRun) -> Literal["full", "none"]:
@@ -95,17 +128,20 @@ def known_recomputation(text: str) -> bool:
     return bool(saved) if named != saved else any(re.search(pattern, named) for pattern, _, _ in _POLICIES)
 
 
-def _kept(named: str, found: Findings, cell: str) -> Choice:
+def _kept(named: str, run: StatedRun, stack: Stack, found: Findings) -> Choice:
     """The plan's word that keeps the named arrays of a layer, or what is nearest to them."""
     if re.fullmatch(r"activations(?:-of-\d+-layers)?", named):
-        found.assumes(f"recompute {cell!r} is taken as none: what layers keep waits at the host")
+        found.assumes(f"recompute {run.recompute!r} is taken as none: what layers keep waits at the host")
         return {"remat": "none"}
     names = set(named.split("+")) - {"layer_input", "decoder_layer_input", ""}
+    context = names & _RESULTS and _is_fused(run, stack)
     if names & _FEED_FORWARD:
-        word = "selective"
+        word = "products" if context else "selective"
     elif names & _RESULTS:
         word = "attention"
+    elif names & _HEADS:
+        word = "projections" if names & _AROUND else "heads"
     else:
-        word = "heads" if names & _HEADS else "full"
-    found.assumes(f"recompute {cell!r} is taken as {word}")
+        word = "full"
+    found.assumes(f"recompute {run.recompute!r} is taken as {word}")
     return {"remat": word}

@@ -81,7 +81,7 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan |= _schedule(run, model, shards["pp"], found)
     words, batch = _microbatch(run, plan, ranks, shards, found)
     plan |= words
-    plan |= activations_of(run, stack, found)
+    plan |= activations_of(run, stack, found, in_part="recomputed" in model.settings)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
     windowed = bool(getattr(model.config, "window", 0))
     if precision in _FOUR_BYTES and stack.attention != "plain":
@@ -133,6 +133,10 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
             f"ep=1: ep={run.degree('ep')} shares out experts, and {run.model} has none", of="ep", fix="leave ep out"
         )
     experts = run.degree("ep") if getattr(model.config, "experts", 0) else 1
+    if "whole_experts" in model.settings:
+        experts //= run.degree(
+            "tp"
+        )  # a plan's `ep` are ranks that share the batch; tensor ranks are in the group besides
     plain = ranks // sharded
     outer = math.gcd(experts, sharded)
     inner = math.gcd(experts // outer, plain)
@@ -160,9 +164,16 @@ def _sharing(run: StatedRun, plan: PlanWords) -> PlanWords:
     sharded, staged = int(plan["fsdp"]), run.degree("pp") > 1
     if run.zero == 2 or (staged and sharded > 1):
         return {"dp": int(plan["dp"]) * sharded, "fsdp": 1, "zero": 1 if staged else 2}
-    if run.zero == 1 and int(plan["dp"]) * int(plan["ep"]) > 1:
-        return {"zero": 1}
-    return {"zero": 3} if run.zero == 3 and sharded == 1 and run.degree("cp") > 1 else {}
+    if run.zero == 1 and int(plan["dp"]) * int(plan["ep"]) * run.degree("cp") > 1:
+        return {"zero": 1}  # Megatron's distributed optimizer shares its state out over context ranks too
+    if run.zero == 3 and sharded == 1:
+        if staged:
+            return {"zero": 1}
+        if int(plan["dp"]) > 1:
+            # DeepSpeed's stage 3 is told of ranks of data parallelism, whose weights are gathered where they are used.
+            return {"dp": 1, "fsdp": int(plan["dp"])}
+        return {"zero": 3} if run.degree("cp") > 1 else {}
+    return {}
 
 
 def _splits_positions(run: StatedRun, stack: Stack) -> bool:

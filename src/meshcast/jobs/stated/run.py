@@ -74,6 +74,20 @@ class StatedRun:
         return max(self.degrees.get(name, 1), 1)
 
     @property
+    def whole_experts(self) -> bool:
+        """Whether tensor ranks share out experts, each whole on one of them, and not every expert's width.
+
+        Told (`etp=1`: Megatron's `expert_tensor_parallel_size`), or because experts are shared out over more ranks than share
+        the batch, which is possible over tensor ranks alone. Megatron then has its groups of `ep` reach over tensor ranks first,
+        and wants positions split over them.
+        """
+        tensor, experts = self.degree("tp"), self.degree("ep")
+        if tensor == 1 or experts % tensor or self.degrees.get("sp", 1) == 0:
+            return False
+        ranks = self.devices // (tensor * self.degree("pp") * self.degree("cp"))
+        return self.extra.whole("etp") == 1 or experts > ranks
+
+    @property
     def software_year(self) -> int | None:
         """The year that the software's version names."""
         found = re.search(r"\b(20\d\d)\b", self.framework_version)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
@@ -165,6 +166,8 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
     if {"attention_sink", "attention_sinks"} & run.extra.words:
         found.assumes("without attention sinks: a score more for each head costs nothing")
     settings |= _repeated_keys(run, {**sizes, **settings}, found)
+    if again := recomputed_layers(run):
+        settings["recomputed"] = again
     if rank := _adapters(run, found):
         settings["lora"] = rank
     if "experts" in run.counts:
@@ -201,6 +204,11 @@ def _expert_settings(run: StatedRun, found: Findings) -> dict[str, Any]:
     """Experts, their widths, which layers have them, and what they have room for."""
     counts = run.counts
     settings: dict[str, Any] = {"experts": counts["experts"]}
+    if run.whole_experts:
+        found.assumes(
+            f"experts whole on a device, of tp={run.degree('tp')} ranks too, as expert_tensor_parallel_size=1 has them"
+        )
+        settings["whole_experts"] = True
     if "experts_per_token" in counts:
         settings["active"] = counts["experts_per_token"]
     if width := counts.get("moe_ffn", counts.get("ffn")):

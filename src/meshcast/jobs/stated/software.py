@@ -19,7 +19,8 @@ from meshcast.options import Stack, load_stack, stack_names
 _STACKS = {
     "megatron-bridge": "nemo", "nemo": "nemo", "megatron-core": "megatron", "maxtext": "maxtext", "llm-foundry": "composer",
     "composer": "composer", "levanter": "xla", "jax": "xla", "t5x": "xla", "paxml": "xla", "praxis": "xla",
-    "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp", "megatron-deepspeed": "megatron-deepspeed",
+    "axlearn": "xla", "easylm": "xla", "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp",
+    "megatron-deepspeed": "megatron-deepspeed",
 }  # fmt: skip
 _RELATED = {"meta-internal": "pytorch-fsdp", "mlperf": "nemo"}
 _PYTORCH = ("torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow")
@@ -28,6 +29,8 @@ ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "pl
 _SPLIT = ("tp", "pp", "cp")
 _FUSED_ON_GPUS = ("paxml", "praxis")
 _FUSED_SINCE = 2024
+_ONE_COPY = ("deepep", "hybridep", "flex")  # dispatchers that send a token to each host once
+_ALL_COPIES = "every copy of a token goes to its expert by itself: no dispatcher is told that sends one to each host"
 
 
 def stack_of(run: StatedRun, device: Device, found: Findings) -> Stack | None:
@@ -117,11 +120,19 @@ def _usual(run: StatedRun, device: Device, found: Findings) -> str:
     return name
 
 
-def overlap_of(run: StatedRun, stack: Stack) -> str:
-    """The stack's rewrites, and those that the run adds or takes away; its own where it names them."""
+def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None) -> str:
+    """The stack's rewrites, and those that the run adds or takes away; its own where it names them.
+
+    What is taken for granted goes to `found`, where that is given.
+    """
     if run.overlap is not None:
         return run.overlap
     rewrites = [each for each in stack.overlap.split(",") if each]
+    # Megatron's `moe_token_dispatcher_type` is `alltoall` and its `moe_flex_dispatcher_backend` none unless a recipe sets them.
+    if "one-copy" in rewrites and run.degree("ep") > 1 and run.extra.values.get("dispatcher", "") not in _ONE_COPY:
+        if found is not None:
+            found.assumes(_ALL_COPIES)
+        rewrites.remove("one-copy")
     # DeepSpeed's optimizer for fp16 adds gradients up in that type.
     if run.precision == "fp16":
         rewrites = [each for each in rewrites if each != "wide-sums"]

@@ -18,7 +18,7 @@ from meshcast.hardware import (
 )
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.run import StatedRun
-from meshcast.network import shaped, slice_shape
+from meshcast.network import filled_alike, shaped, slice_shape
 
 # TPU7x by core is a device of its own; these spellings of it count cores.
 _BY_CORE = ("tpu-v7", "tpu-v7x", "tpu7x", "tpu-7x", "ironwood")
@@ -98,7 +98,7 @@ def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
     inside = replace(inside, size=size, topology="switch" if switched else inside.topology)
     if run.devices > size:
         between = _between(between, run, found)
-    return replace(cluster, levels=(inside, *cluster.levels[1:-1], between))
+    return filled_alike(replace(cluster, levels=(inside, *cluster.levels[1:-1], between)), run.devices)
 
 
 def _on_pcie(level: NetworkLevel, generation: int, found: Findings) -> NetworkLevel:

@@ -134,7 +134,7 @@ def run_target(run: StatedRun) -> RunTarget:
         devices=devices,
         hardware_class=system.hardware_class if system else UNKNOWN,
         stack=stack,
-        overlap=overlap_of(run, stack) if stack else "",
+        overlap=overlap_of(run, stack, found) if stack else "",
         recomputation_told=bool(run.recompute),
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),

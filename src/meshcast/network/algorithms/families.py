@@ -2,7 +2,10 @@
 
 NCCL (and RCCL, which follows it) has rings, double trees, trees of every member (PAT), and switches that add inside a node,
 alone or joined by trees; SHARP across nodes must be switched on (NCCL_COLLNET_ENABLE). XLA on TPUs has rings, laid along the
-dimensions of a torus where these close, and gathers small inputs in one shot. The textbook takes whatever is fastest.
+dimensions of a torus where these close, and gathers small inputs in one shot. AWS Neuron has rings along a torus, meshes in which
+everybody sends to everybody, and recursive doubling and halving, level by level (AWS Neuron documentation, intra-node and
+inter-node collective communications). Gaudi's HCCL is taken to send over the wires that join every pair of a server, and across
+servers in steps that halve and double: nobody but its source tells. The textbook takes whatever is fastest.
 """
 
 from __future__ import annotations
@@ -31,8 +34,12 @@ def _by(*libraries: Library) -> Callable[[Library, Problem], bool]:
     return lambda library, _: library in libraries
 
 
+def _always(library: Library, problem: Problem) -> bool:
+    return True
+
+
 def _ring_considered(library: Library, problem: Problem) -> bool:
-    if library != "xla-tpu":
+    if library not in ("xla-tpu", "neuron"):
         return library == "nccl"
     # A ring through all members where the dimensions cannot be closed into rings of their own.
     return len(problem.spread) == 1 and not wraps(problem.spread[0])
@@ -43,29 +50,35 @@ def _in_network_considered(library: Library, problem: Problem) -> bool:
 
 
 def _hierarchical_considered(library: Library, problem: Problem) -> bool:
-    return library == "none" or (library == "xla-tpu" and len(problem.spread) > 1)
+    return library in ("none", "hccl", "neuron") or (library == "xla-tpu" and len(problem.spread) > 1)
 
 
 FAMILIES = (
     AlgorithmFamily(name="ring", make=rings.ring, considered=_ring_considered),
     AlgorithmFamily(name="bidirectional-ring", make=rings.bidirectional_ring, considered=_by("none")),
-    AlgorithmFamily(name="torus-rings", make=rings.torus_rings, considered=_by("none", "xla-tpu")),
+    AlgorithmFamily(name="torus-rings", make=rings.torus_rings, considered=_by("none", "xla-tpu", "neuron")),
     AlgorithmFamily(name="hierarchical", make=hierarchical.hierarchical, considered=_hierarchical_considered),
     AlgorithmFamily(
         name="halving-doubling",
         make=hierarchical.halving_doubling,
         nicknames=("recursive-doubling",),
-        considered=_by("none"),
+        considered=_by("none", "neuron", "hccl"),
     ),
-    AlgorithmFamily(name="direct", make=hierarchical.direct, considered=_by("none")),
-    AlgorithmFamily(name="direct", make=exchanges.pairwise, considered=_by("none", "nccl", "xla-tpu")),
-    AlgorithmFamily(name="direct", make=exchanges.permute, considered=_by("none", "nccl", "xla-tpu")),
-    AlgorithmFamily(name="one-shot", make=exchanges.one_shot, considered=_by("none", "xla-tpu")),
+    AlgorithmFamily(
+        name="hierarchical + halving-doubling",
+        make=hierarchical.halved_between_rings,
+        nicknames=("rdh",),
+        considered=_by("none", "neuron"),
+    ),
+    AlgorithmFamily(name="direct", make=hierarchical.direct, considered=_by("none", "neuron", "hccl")),
+    AlgorithmFamily(name="direct", make=exchanges.pairwise, considered=_always),
+    AlgorithmFamily(name="direct", make=exchanges.permute, considered=_always),
+    AlgorithmFamily(name="one-shot", make=exchanges.one_shot, considered=_by("none", "xla-tpu", "neuron")),
     AlgorithmFamily(
         name="double-binary-tree", make=trees.double_binary_tree, nicknames=("tree",), considered=_by("nccl")
     ),
     AlgorithmFamily(name="pat", make=pat.pat, considered=_by("nccl")),
-    AlgorithmFamily(name="tree", make=hierarchical.broadcast_tree, considered=_by("none", "xla-tpu")),
+    AlgorithmFamily(name="tree", make=hierarchical.broadcast_tree, considered=_by("none", "xla-tpu", "neuron", "hccl")),
     AlgorithmFamily(
         name="in-network", make=in_network.in_network, nicknames=("nvls", "sharp"), considered=_in_network_considered
     ),

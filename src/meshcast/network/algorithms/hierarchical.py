@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from meshcast.network.algorithms.rings import SMALLEST_RING
 from meshcast.network.plan import AlgorithmName, CollectivePlan
 from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair, wraps
 from meshcast.network.spread import LevelSpread
@@ -22,7 +23,25 @@ _SCATTERED = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective
 
 def hierarchical(problem: Problem) -> CollectivePlan | None:
     """A ring in each level, `parts - 1` steps a phase; where a level is a torus, rings along its sides (`torus_rings`)."""
-    return _by_level(problem, "hierarchical", lambda at: "torus-rings" if wraps(at) else "ring", _ring_steps)
+    return _by_level(problem, "hierarchical", _ring_name, _ring_steps)
+
+
+def halved_between_rings(problem: Problem) -> CollectivePlan | None:
+    """Rings where links lead to neighbours, halving and doubling where a switch joins everybody.
+
+    What Neuron's collectives have for Trainium ("recursive doubling-halving" across EFA, rings in the torus of an instance: AWS
+    Neuron documentation, inter-node and intra-node collective communications): across N parts `ceil(log2 N)` steps a phase in
+    place of N - 1, for the same bytes.
+    """
+    hops = [has_hops(at.level) for at in problem.spread]
+    if all(hops) or not any(hops):
+        return None
+    return _by_level(
+        problem,
+        "hierarchical + halving-doubling",
+        lambda at: _ring_name(at) if has_hops(at.level) else "halving-doubling",
+        lambda at: _ring_steps(at) if has_hops(at.level) else math.ceil(math.log2(at.parts)),
+    )
 
 
 def halving_doubling(problem: Problem) -> CollectivePlan | None:
@@ -84,8 +103,14 @@ def _by_level(
     return plan(problem, name, works)
 
 
+def _ring_name(at: LevelSpread) -> AlgorithmName:
+    return "torus-rings" if wraps(at) else "ring"
+
+
 def _ring_steps(at: LevelSpread) -> int:
-    return sum(line.length - 1 for line in at.lines) if wraps(at) else at.parts - 1
+    """Steps of a phase: along a box's sides one after the other, but for 2 x 2, which closes into one ring (`rings.ring`)."""
+    by_sides = wraps(at) or (len(at.lines) > 1 and at.parts > SMALLEST_RING)
+    return sum(line.length - 1 for line in at.lines) if by_sides else at.parts - 1
 
 
 def _direct(problem: Problem, at: LevelSpread) -> StageWork:

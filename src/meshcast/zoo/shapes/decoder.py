@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from meshcast.zoo.shapes.checks import require, require_divides, require_one_of
+from meshcast.zoo.words import Remat
 
 ACTIVATIONS = ("silu", "gelu", "exact_gelu", "relu", "clipped_swiglu")
 NORMS = ("rms", "layer", "scaled", "bare")
@@ -20,13 +21,18 @@ DISPATCHES = ("einsum", "gather")
 class LayerStack:
     """Equal groups of layers that one scan walks: `count` times one layer per entry of `windows`.
 
-    A window of zero is attention to every earlier position.
+    A window of zero is attention to every earlier position. Layers that are `kept` are not computed again, whatever others are.
     """
 
     name: str
     count: int
     windows: tuple[int, ...]
     routed: bool
+    kept: bool = False
+
+    def remat(self, asked: Remat) -> Remat:
+        """What the backward pass computes again of its layers, where `asked` is what it does of others."""
+        return "none" if self.kept else asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +68,14 @@ class DecoderConfig:
         biased_router: Sigmoid scores, chosen by score plus a balancing bias (DeepSeek-V3), not by softmax.
         group: Tokens compete for an expert's capacity within groups of so many neighbours.
         dispatch: Tokens reach experts by products with one-hot matrices (GShard), or by gathers.
+        whole_experts: Experts are shared out over "tensor" too, each whole on its device, and tokens go to them from their shares
+            of the positions (Megatron's `expert_tensor_parallel_size=1`); else "tensor" splits every expert's width.
         latent_rank: Width of the compressed keys and values (MLA, DeepSeek-V2); zero for plain attention.
         query_rank: Width of the compressed query; zero for a plain projection.
         rope_dim: Width of a latent head's rotated part. `value_dim`: width of its values.
         lora: Rank of adapters beside attention's projections, which are trained in place of all weights; zero for none.
+        recomputed: Leading layers, of every part of a pipeline, that the backward pass computes again as it is asked to, where it
+            keeps those behind (Megatron's `--recompute-method block`); zero for all.
         scan: Layers are one loop over stacked weights; if not, each has arrays of its own, as serving engines keep them.
     """
 
@@ -112,11 +122,13 @@ class DecoderConfig:
     balance: float = 0.02
     group: int = 1024
     dispatch: str = "einsum"
+    whole_experts: bool = False
     latent_rank: int = 0
     query_rank: int = 0
     rope_dim: int = 0
     value_dim: int = 0
     lora: int = 0
+    recomputed: int = 0
     scan: bool = True
 
     def __post_init__(self) -> None:
@@ -144,7 +156,7 @@ class DecoderConfig:
                 "dense_layers < layers, or experts=0",
             )
         else:
-            for field in ("shared_ffn", "dense_layers", "expert_ffn", "expert_bias"):
+            for field in ("shared_ffn", "dense_layers", "expert_ffn", "expert_bias", "whole_experts"):
                 require(not getattr(self, field), f"{field}={getattr(self, field)} needs experts", f"{field}=0")
         if self.latent_rank:
             require(bool(self.rope_dim and self.value_dim), "latent attention needs rope_dim and value_dim")
@@ -189,6 +201,7 @@ class DecoderConfig:
                 expert_ffn=0,
                 shared_ffn=0,
                 expert_bias=False,
+                whole_experts=False,
                 pattern_start=start,
             )
         return replace(self, layers=layers, dense_layers=dense, pattern_start=start)
@@ -200,16 +213,25 @@ class DecoderConfig:
             pattern = (self.window,) * (self.global_every - 1) + (0,)
             pattern = pattern[self.pattern_start :] + pattern[: self.pattern_start]
         dense = self.dense_layers if self.experts else 0
-        found = []
+        found, again = [], self.recomputed or self.layers
         for name, layers, routed in (
             ("dense_layers", dense, False),
             ("layers", self.layers - dense, bool(self.experts)),
         ):
             count, rest = divmod(layers, len(pattern))
-            if count:
-                found.append(LayerStack(name=name, count=count, windows=pattern, routed=routed))
+            first = min(count, again // len(pattern)) if self.recomputed else count
+            if first:
+                found.append(LayerStack(name=name, count=first, windows=pattern, routed=routed))
+            if first < count:
+                kept = LayerStack(name=f"kept_{name}", count=count - first, windows=pattern, routed=routed, kept=True)
+                found.append(kept)
+            again = max(0, again - first * len(pattern))
             if rest:
-                found.append(LayerStack(name=f"last_{name}", count=1, windows=pattern[:rest], routed=routed))
+                kept_too = again < rest
+                found.append(
+                    LayerStack(name=f"last_{name}", count=1, windows=pattern[:rest], routed=routed, kept=kept_too)
+                )
+                again = max(0, again - rest)
         if self.scan:
             return found
         return [

@@ -1,4 +1,4 @@
-"""Times that a compiler gives its own kernels: the TPU compiler's cycles of products and convolutions.
+"""Times that a compiler gives its own kernels: the TPU compiler's cycles of products, convolutions, and copies between layouts.
 
 `time = max(cycles / clock, FLOPs / peak, bytes / (share * bandwidth))`. The cycles of a fusion around the matrix units come
 from the tiles that the compiler chose, their passes, and the copies between them. Its cost model takes the memory at its
@@ -22,7 +22,7 @@ from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.machine import TpuMachine
 from meshcast.estimate.tpu.parameters import TPU_COMPILER, shipped_tpu_calibration
 from meshcast.hardware import Device
-from meshcast.lower import Kernel
+from meshcast.lower import Kernel, KernelKind
 
 
 def machine(device: Device) -> TpuMachine:
@@ -37,13 +37,13 @@ class CompilerCycles:
     fidelity = "compiled"
 
     def supports(self, kernel: Kernel, device: Device) -> Support:
-        """Products and convolutions that the compiler gave cycles."""
+        """Products, convolutions and copies between layouts that the compiler gave cycles."""
         if device.tensor_cores is None:
             return Support(level="no", reason=f"{device.name} is no TPU")
         if kernel.cycles is None:
             return Support(level="no", reason="the compiler gives no cycles for it")
-        if not kernel.matrix_flops:
-            return Support(level="no", reason="the compiler's cycles of kernels without a product are no prediction")
+        if not kernel.matrix_flops and kernel.kind is not KernelKind.TRANSPOSE:
+            return Support(level="no", reason="the compiler's cycles of loops and reductions are no prediction")
         return Support(level="yes")
 
     def explain(self, kernel: Kernel, device: Device) -> Explanation:

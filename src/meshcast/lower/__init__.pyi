@@ -24,6 +24,8 @@ from meshcast.lower.kernel import Schedule as Schedule
 from meshcast.lower.kernel import Step as Step
 from meshcast.lower.kernel import short_name as short_name
 from meshcast.lower.kernel_dependencies import dependencies as dependencies
+from meshcast.lower.laid_out_images import HALOED as HALOED
+from meshcast.lower.laid_out_images import wanted_image as wanted_image
 from meshcast.lower.loop_turns import loop_entries as loop_entries
 from meshcast.lower.loop_turns import loops_around as loops_around
 from meshcast.lower.loop_turns import with_more_turns as with_more_turns

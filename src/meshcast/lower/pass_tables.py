@@ -404,6 +404,12 @@ XLA_TPU = PassTable(
             lambda draft: draft.fusion == "compiler",
         ),
         _Program(
+            "laid-out images",
+            "convolutions' images enter and leave the program in its own layout; on its last kernels, before recency",
+            whole.lay_out_images,
+            whole.has_images,
+        ),
+        _Program(
             "recency",
             "the same of a memory that the compiler fills; on kernels in their order",
             whole.note_placed_recency,

@@ -9,6 +9,7 @@ from meshcast.lower.donated_copies import with_donated_copies
 from meshcast.lower.draft import ProgramDraft
 from meshcast.lower.halves import has_halves, with_halves
 from meshcast.lower.kernel import Kernel
+from meshcast.lower.laid_out_images import has_convolutions, with_laid_out_images
 from meshcast.lower.layerwise import with_layerwise_weights
 from meshcast.lower.loop_copies import with_loop_copies
 from meshcast.lower.narrow_operands import with_both_orders
@@ -28,6 +29,16 @@ def copy_donated(draft: ProgramDraft) -> None:
 def copy_returned(draft: ProgramDraft) -> None:
     """`with_returned_copies`."""
     draft.schedule = with_returned_copies(draft.schedule, draft.workload.arguments, draft.values)
+
+
+def lay_out_images(draft: ProgramDraft) -> None:
+    """`with_laid_out_images`."""
+    draft.schedule = with_laid_out_images(draft.schedule, draft.values)
+
+
+def has_images(draft: ProgramDraft) -> bool:
+    """Whether a program has convolutions outside its loops."""
+    return has_convolutions(draft.schedule)
 
 
 def copy_loop_state(draft: ProgramDraft) -> None:

@@ -211,6 +211,8 @@ class _Rewriter:
         copy = successor(instruction, "transpose", instruction.operands)
         copy.attributes["dimensions"] = "{" + ",".join(map(str, range(len(target.sizes)))) + "}"
         copy.annotate(copy="true")
+        if config := instruction.attributes.get("backend_config"):
+            copy.attributes["backend_config"] = config
         return of_one_type(copy, self._shape) if self._tiled else [copy]
 
     def _custom_call(self, instruction: Instruction) -> list[Instruction]:

@@ -21,9 +21,10 @@ from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
 from meshcast.estimate.tpu.vector import loop, windows
-from meshcast.lower import Kernel
+from meshcast.lower import HALOED, Kernel, wanted_image
 from meshcast.workload import Convolution, Gemm, element_bytes
 
+JOINING_OPS = 3  # of one element of an image in pieces: is it its own or its neighbour's, choose, the larger of both
 WEIGHT_BYTES = 2  # of one weight in an array: bf16, also where an operand is f32
 
 
@@ -75,6 +76,9 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     # Blocks of f16 are turned whenever they are taken to the arrays, which wait for it.
     turned = machine.converting(geometry.lhs_dtype, sides.left * max(1.0, sides.n / p.half_side), 0.0)
     turned += machine.converting(geometry.rhs_dtype, sides.right * max(1.0, sides.m / p.half_side), 0.0)
+    joined = _joined_tiles(kernel, geometry, machine)
+    vector += machine.vectors(JOINING_OPS * p.fused_cycles / machine.cores.vector_alus, joined)
+    vector += machine.converting(geometry.lhs_dtype, joined, joined)
     arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz + turned
     traffic = replace(traffic, hbm_read=traffic.hbm_read + again)
     engines = (
@@ -116,6 +120,13 @@ def _padding(geometry: Gemm | Convolution, machine: TpuMachine) -> float:
         return 1.0
     lanes = machine.cores.lanes
     return min(math.ceil(side / lanes) * lanes / side for side in (geometry.out_channels, geometry.batch))
+
+
+def _joined_tiles(kernel: Kernel, geometry: Gemm | Convolution, machine: TpuMachine) -> float:
+    """Elements, in whole tiles, of images that are pieces of others: each gets its neighbour's edge on the way to the arrays."""
+    if not isinstance(geometry, Convolution) or HALOED not in kernel.flags:
+        return 0.0
+    return float(wanted_image(geometry).tiles * machine.vector_elements)
 
 
 def _is_depthwise(geometry: Convolution) -> bool:

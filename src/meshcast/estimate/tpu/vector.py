@@ -106,19 +106,25 @@ def loop(kernel: Kernel, machine: TpuMachine) -> TimedWork:
         return machine.counting.work(NOTHING, (), 1.0)
     steps = windows(kernel, machine)
     machine = machine.sharing(steps * machine.device.cores)
-    if "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {
-        "copy"
-    }:  # by copies alone, which pass no register
+    copies = "copy" in kernel.flags or {op.rpartition(".")[2] for op in kernel.ops} == {"copy"}
+    if copies and kernel.kind is not KernelKind.TRANSPOSE:  # copies alone pass no register
         moving = 0.0 if traffic.hbm else machine.moving(traffic.written)
         if traffic.hbm:
             machine = machine.copying
         return machine.work(traffic, (Term("copying inside VMEM", "move", moving, "s"),), steps, computing=0.0)
     shuffles = sums = 0.0
     if kernel.kind is KernelKind.TRANSPOSE or "turned" in kernel.flags:
-        shuffles = machine.vectors(p.shuffle_cycles, max(kernel.elements, traffic.written / WORD_BYTES))
+        # One core alone does it: libtpu 0.0.42.1 shares out products and loops on v4 (`megacore_config`), but no copy.
+        shuffles = replace(machine, busy=1.0).vectors(
+            p.shuffle_cycles, max(kernel.elements, traffic.written / WORD_BYTES)
+        )
     if kernel.kind is KernelKind.REDUCTION:
         sums = p.scalar_cycles / machine.device.clock_hz if kernel.elements == 1 else row_sums(kernel, machine)
-    engines = passing(kernel, traffic, machine, shuffles + sums + halves(kernel, traffic, machine))
+    # What is only laid out anew stays f16: its tiles on v4 take what those of any other type take.
+    turned = (
+        0.0 if kernel.kind is KernelKind.TRANSPOSE and not kernel.vector_flops else halves(kernel, traffic, machine)
+    )
+    engines = passing(kernel, traffic, machine, shuffles + sums + turned)
     if not traffic.hbm and kernel.kind is not KernelKind.REDUCTION:  # whose running sum each vector waits for
         steps = pipelined(engines, steps, machine)
     return machine.work(traffic, engines, steps, computing=machine.arithmetic(kernel) + sums)

@@ -26,7 +26,7 @@ WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
 _LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "size": Dimension.COUNT}
 FLAG = "--on"
-EXAMPLE = (
+VALUE_OF_A_FLAG = (
     "write a value with its unit, such as memory.bandwidth=6.7TB/s; factors (2x, +10%) are for --what-if and spaces"
 )
 
@@ -126,9 +126,9 @@ def _level(level: NetworkLevel, name: str, value: str, key: str) -> tuple[Networ
     try:
         number = parse_quantity(f"{value} devices" if name == "size" and value.isdigit() else value, _LEVEL[name])
     except InputError as error:
-        raise UsageError(f"{key}: {error.message}", where=FLAG, fix=EXAMPLE) from None
+        raise UsageError(f"{key}: {error.message}", where=FLAG, fix=VALUE_OF_A_FLAG) from None
     if number <= 0:
-        raise UsageError(f"{key}={value} is not above 0", where=FLAG, fix=EXAMPLE)
+        raise UsageError(f"{key}={value} is not above 0", where=FLAG, fix=VALUE_OF_A_FLAG)
     fact = Fact(value=number, unit=_LEVEL[name].value, text=value, source="user")
     if name == "size":
         if level.topology != "switch" or number != int(number):
@@ -166,4 +166,4 @@ def _device(device: Device, changes: Mapping[str, str], document: Document) -> D
     try:
         return replace(loader.device(merged), checked=DATA_SHEET)  # nobody has such a device
     except InputError as error:
-        raise UsageError(error.message, where=FLAG, fix=EXAMPLE) from None
+        raise UsageError(error.message, where=FLAG, fix=VALUE_OF_A_FLAG) from None

@@ -14,14 +14,13 @@ from meshcast.explore.money import count_of
 from meshcast.explore.plans import PlanSpace
 from meshcast.explore.questions import choice_of
 from meshcast.explore.shape import ModelShape
-from meshcast.explore.space import HARDWARE, MODEL, SETTING, Space, SpaceAxis
+from meshcast.explore.space import HARDWARE, MODEL, SEARCHES, SETTING, Space, SpaceAxis
 from meshcast.hardware import VALUE_OF_A_FLAG, Document, Price, named_with_changes, read_document, resolve
 from meshcast.options import check_fidelity, option_places
 from meshcast.programs import setting_value
 from meshcast.zoo import SERVE, Builder, Plan, hint, model_named
 
 SCHEMA = "meshcast.space/1"
-SEARCHES = ("best", "exhaustive", "tpe", "nsga2")
 _TOP = ("schema", "model", "on", "devices", "set", "options", "hardware", "plan", "plans", "want", "limits", "then")
 _WANT = ("objectives", "top", "per", "search", "trials", "tokens", "price", "kg_per_kwh")
 MOST_STEPS = 1_000_000  # values of a range

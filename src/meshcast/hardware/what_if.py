@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import Dimension, InputError, UsageError, nearest, parse_quantity
+from meshcast.base import Dimension, InputError, KeptBeside, UsageError, nearest, parse_quantity
 from meshcast.hardware import loader
 from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, NetworkLevel
@@ -26,6 +26,8 @@ WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
 _LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "size": Dimension.COUNT}
 FLAG = "--on"
+# Of a grid over numbers of a device and of its network each device comes once for each of the network's.
+_DEVICES: KeptBeside[Device] = KeptBeside(512)
 VALUE_OF_A_FLAG = (
     "write a value with its unit, such as memory.bandwidth=6.7TB/s; factors (2x, +10%) are for --what-if and spaces"
 )
@@ -65,7 +67,9 @@ def changed(cluster: Cluster, changes: Mapping[str, str], read_device: Callable[
     of_device = {key: value for key, value in changes.items() if key not in of_levels}
     if of_device:
         _check_known(cluster, of_device)
-        cluster = replace(cluster, device=_device(cluster.device, of_device, read_device()))
+        device = cluster.device
+        made = _DEVICES.of(device, tuple(of_device.items()), lambda: _device(device, of_device, read_device()))
+        cluster = replace(cluster, device=made)
     if not of_levels:
         return cluster
     levels, facts = list(cluster.levels), dict(cluster.facts)

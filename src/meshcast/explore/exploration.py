@@ -42,7 +42,9 @@ class Accounts:
         if self.tokens is None:
             return None
         world = world_grid()
-        value, said = (world.kg_per_kwh, world.source.title) if self.kg_per_kwh is None else (self.kg_per_kwh, "as given")
+        value, said = (
+            (world.kg_per_kwh, world.source.title) if self.kg_per_kwh is None else (self.kg_per_kwh, "as given")
+        )
         return {"kg_per_kwh": value, "said": said}
 
     def told(self, outcome: Outcome) -> dict[str, Any]:

@@ -321,7 +321,9 @@ class _SpaceReader:
             if name not in places and name != "stack":
                 raise self._wrong(("then", name), f"no option {name!r}", nearest(name, places))
             if isinstance(value, list):
-                raise self._wrong(("then", name), f"then.{name} is {value!r}", "a second look has one value of each option")
+                raise self._wrong(
+                    ("then", name), f"then.{name} is {value!r}", "a second look has one value of each option"
+                )
             self._check_option("then", name, value)
         return dict(self._table("then"))
 

@@ -183,6 +183,24 @@ def test_what_cannot_be_asked_leaves_no_folder(written: Meshcast) -> None:
     assert not Path("explore-space").exists()
 
 
+def test_a_search_that_there_is_not_is_refused(written: Meshcast) -> None:
+    answer = written(*ASKED, "--search", "tpee")
+    assert (answer.code, "did you mean 'tpe'?" in answer.err) == (2, True), answer.err
+    assert not Path("explore-space").exists()
+
+
+def test_a_space_without_points_says_so(written: Meshcast) -> None:
+    Path("space.toml").write_text(SPACE.replace('plans = ["dp=2", "tp=2,sp=1"]', "devices = 2") + "[plan]\npp = 3\n")
+    answer = written(*ASKED, "--no-folder")
+    assert answer.code == 3
+    assert "the space has no points" in answer.out
+
+
+def test_points_that_are_looked_at_again_are_told_apart(written: Meshcast) -> None:
+    Path("space.toml").write_text(SPACE + '\n[then]\nfidelity = "analytical"\n')
+    assert "dp=2, memory.bandwidth=2x" in written(*ASKED, "--no-folder").out
+
+
 def test_all_points_are_listed_where_few_are_held(written: Meshcast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "Keeper", functools.partial(Keeper, most=1))
     *points, summary = written(*ASKED, "--no-folder", "--json", "--points").lines

@@ -24,6 +24,9 @@ def test_the_best_plans_in_json(meshcast: Meshcast) -> None:
     assert steps == sorted(steps)
     first = found["best"][0]
     assert first["plan"]
+    grid = found["accounts"]["grid"]
+    assert first["carbon_kg"] == pytest.approx(first["energy_kwh"] * grid["kg_per_kwh"])
+    assert grid["said"]
     # tokens / rate; dollars of four devices at two an hour.
     assert first["days"] == pytest.approx(1e9 / first["units_per_s"] / 86400)
     assert first["cost_usd"] == pytest.approx(first["days"] * 24 * 4 * 2)
@@ -86,6 +89,19 @@ def test_the_fewest_devices_for_a_step_time(meshcast: Meshcast) -> None:
 def test_the_largest_microbatch_that_fits(meshcast: Meshcast) -> None:
     found = meshcast(*ASKED, "--largest", "mbs", "--json").lines[0]["best"][0]
     assert "mbs=8" in found["plan"], "a batch of 8 on one shard, or 2 on four"
+
+
+def test_the_largest_microbatch_keeps_to_a_step_time_where_one_is_given(meshcast: Meshcast) -> None:
+    nothing = meshcast(*ASKED, "--largest", "mbs", "--within", "1 ns", "--json")
+    assert nothing.code == 3, "no microbatch has so short a step"
+    answer = meshcast(*ASKED, "--largest", "mbs", "--within", "1 s")
+    assert "largest mbs that fits and keeps to a step of 1 s: 8" in answer.out
+
+
+def test_numbers_of_devices_count_once(meshcast: Meshcast) -> None:
+    once, twice = ([word if word != "4" else devices for word in ASKED] for devices in ("2", "2,2"))
+    found = [meshcast(*asked, "--json").lines[0]["space"] for asked in (once, twice)]
+    assert found[0] == found[1] > 0
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,16 @@ def test_quick_works_of_a_family_go_together_in_their_order_and_none_is_blamed_f
     assert bundles.count([77]) == TRIES
 
 
+@pytest.mark.parametrize(("pace", "share"), [(0.001, 100), (1.0, 50), (None, 50)])
+def test_the_last_quick_works_are_shared_out_once(pace: float | None, share: int) -> None:
+    """Each of two lanes gets half of them, and not half of what is left again and again, unless they may take long."""
+    lanes = Lanes(2, lambda lane, works: [])
+    lanes._under_way["of one kind"] = 100
+    if pace is not None:
+        lanes._paces["of one kind"] = pace
+    assert lanes._share("of one kind", 100) == share
+
+
 def test_works_are_taken_from_their_source_as_they_are_needed() -> None:
     taken = 0
 

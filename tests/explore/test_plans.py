@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshcast.base import UsageError
-from meshcast.explore.plans import PlanSpace
+from meshcast.explore.plans import PlanSpace, divisors
 from meshcast.explore.shape import ModelShape, builder_of, model_shape
 from meshcast.zoo import Builder, Plan, huggingface
 
@@ -84,6 +84,16 @@ def test_experts_are_split_where_there_are_some() -> None:
 def test_a_pattern_of_layers_is_not_cut() -> None:
     patterned = ModelShape(**{name: getattr(TINY, name) for name in TINY.__dataclass_fields__} | {"period": 2})
     assert {Plan.parse(text).parts for text in _texts(4, shape=patterned)} == {1, 2}
+
+
+@pytest.mark.parametrize("devices", [10**18, 10**18 + 9, 2**61 - 1])
+def test_numbers_of_devices_that_no_batch_divides_are_not_factorised(devices: int) -> None:
+    assert list(PlanSpace(shape=TINY, devices=devices, batch=8)) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 36, 97, 720])
+def test_divisors_are_all_there_are_the_smallest_first(count: int) -> None:
+    assert divisors(count) == tuple(n for n in range(1, count + 1) if count % n == 0)
 
 
 def test_a_key_that_plans_do_not_have_is_refused() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from meshcast.base import OneByOneError
 from meshcast.estimate import at_points
-from meshcast.explore import together
+from meshcast.explore import evaluating, together
 from meshcast.explore.evaluating import evaluate
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Tally
@@ -90,6 +91,23 @@ def test_pipelines_are_not_asked_point_by_point(plan: str, monkeypatch: pytest.M
         points = [asked(plan, {key: f"{first * (1 + 0.001 * step):.6f}{unit}"}) for step in range(16)]
         assert all(outcome.answered for outcome in evaluate_many(points))
     assert not alone
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_one_job_is_made_for_all_points(plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One on the first point's hardware, and one on that of all of them, however many there are."""
+    made: list[object] = []
+
+    def counted(*given: Any, **more: Any) -> Any:
+        made.append(given)
+        return resolve_job(*given, **more)
+
+    resolve_job = evaluating.resolve_job
+    monkeypatch.setattr(evaluating, "resolve_job", counted)
+    points = [asked(plan, {"memory.bandwidth": f"{3 + number / 8}TB/s"}) for number in range(12)]
+    found = evaluate_many(points)
+    assert len(made) == 2
+    assert all(each.answered and each.alone is None for each in found)
 
 
 def test_more_bandwidth_is_never_slower() -> None:

@@ -15,7 +15,7 @@ from meshcast.explore.measures import Constraints, Known, cost_needs_a_price, ob
 from meshcast.explore.sampling import TRIALS, Sampled
 from meshcast.explore.search import BestFirst, Found
 from meshcast.explore.sensitivity import looked_at_again, sensitivities
-from meshcast.explore.space import Combination, Space, SpaceAxis
+from meshcast.explore.space import SEARCHES, Combination, Space, SpaceAxis
 from meshcast.explore.store import RunStore
 from meshcast.explore.sweep import Sweep
 from meshcast.hardware import Price, rented_as
@@ -71,6 +71,8 @@ def explore(
     for name in per:
         if name not in (known := [axis.name for axis in space.axes]):
             raise UsageError(f"{name!r} is no axis", where="per", fix=nearest(name, known))
+    if search is not None and search not in SEARCHES:
+        raise UsageError(f"no search {search!r}", where="search", fix=nearest(search, SEARCHES))
     if price is None and "cost" in objectives:
         raise cost_needs_a_price()
     _check_choices(space)

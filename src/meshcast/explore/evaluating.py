@@ -57,14 +57,18 @@ def predicted(point: Point) -> Prediction:
         return answered(resolved(point)).prediction
 
 
-def resolved(point: Point) -> Job:
+def resolved(point: Point, cluster: Cluster | None = None) -> Job:
     """The job of a point, of which the step is all that is asked for.
+
+    Args:
+        point: The point.
+        cluster: Its hardware, or what stands for that of several points; by default what its options name.
 
     Raises:
         MeshcastError: There is none.
     """
     options = options_of(point.asked)
-    job = resolve_job(_source(point.target), options, cluster=cluster_of(options))
+    job = resolve_job(_source(point.target), options, cluster=cluster or cluster_of(options))
     return replace(job, interval=False, brief=True) if isinstance(job, (ProgramJob, PipelineJob)) else job
 
 

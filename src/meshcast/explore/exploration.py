@@ -12,7 +12,7 @@ from meshcast.explore.money import usd_per_million, whole_run
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Found, Tally
 from meshcast.explore.sensitivity import Sensitivity
-from meshcast.hardware import Price, rented_as
+from meshcast.hardware import Price, rented_as, world_grid
 from meshcast.zoo import Plan
 
 SCHEMA = "meshcast.exploration/1"
@@ -37,6 +37,16 @@ class Accounts:
         """The price of a device."""
         return self.prices.get(rented_as(device or ""))
 
+    def grid(self) -> dict[str, Any] | None:
+        """What carbon dioxide is counted with, and who says so; None where none is."""
+        if self.tokens is None:
+            return None
+        world = world_grid()
+        value, said = (
+            (world.kg_per_kwh, world.source.title) if self.kg_per_kwh is None else (self.kg_per_kwh, "as given")
+        )
+        return {"kg_per_kwh": value, "said": said}
+
     def told(self, outcome: Outcome) -> dict[str, Any]:
         """What a point costs: its whole run where that is asked for, and otherwise a million of what it gets done."""
         price = self.price(outcome.device)
@@ -50,7 +60,7 @@ class Accounts:
     def to_json(self) -> dict[str, Any]:
         """The object that `from_json` reads."""
         prices = {name: {"usd_per_hour": each.usd_per_hour, "said": each.said} for name, each in self.prices.items()}
-        return {"tokens": self.tokens, "prices": prices, "kg_per_kwh": self.kg_per_kwh}
+        return {"tokens": self.tokens, "prices": prices, "kg_per_kwh": self.kg_per_kwh, "grid": self.grid()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Accounts:

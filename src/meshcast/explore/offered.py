@@ -46,7 +46,7 @@ def offered_plans(shape: ModelShape, *, devices: int, batch: int, wanted: Plan, 
     Raises:
         InfeasibleError: No plan divides the model, the devices and the batch.
     """
-    counts = tuple(divisors(devices))
+    counts = divisors(devices)
     space = PlanSpace(shape=shape, devices=devices, batch=batch, choices={"cp": counts, "fsdp": counts})
     found = [
         degrees

@@ -18,6 +18,8 @@ Any key takes a list instead: `PlanSpace(..., choices={"tp": (4, 8), "schedule":
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -72,22 +74,21 @@ class PlanSpace:
             yield from self._of_degrees(degrees)
 
     def degrees(self) -> Iterator[dict[str, int]]:
-        """Factorisations of the devices that divide the model; whether one divides the batch is seen with its microbatches."""
+        """Factorisations of the devices that divide the model, and a batch of microbatches of one sequence."""
         shape = self.shape
-        for pp in self._factors("pp", self.devices):
-            if pp > 1 and (not shape.staged or shape.layers % (pp * shape.period)):
+        heads = math.gcd(shape.heads, shape.kv_heads) if shape.heads else 1
+        for pp in self._factors("pp", self.devices, shape.layers // shape.period if shape.staged else 1):
+            if shape.layers % (pp * shape.period) and pp > 1:
                 continue
-            for tp in self._factors("tp", self.devices // pp):
-                if tp > 1 and not (shape.heads and shape.heads % tp == 0 and shape.kv_heads % tp == 0):
-                    continue
-                for cp in self._factors("cp", self.devices // (pp * tp)):
+            for tp in self._factors("tp", self.devices // pp, heads):
+                for cp in self._factors("cp", self.devices // (pp * tp), shape.seq if shape.heads else 1):
                     if not self._splits_sequences(cp):
                         continue
-                    for ep in self._factors("ep", self.devices // (pp * tp * cp)):
-                        if ep > 1 and (not shape.experts or shape.experts % ep):
-                            continue
+                    for ep in self._factors("ep", self.devices // (pp * tp * cp), shape.experts or 1):
                         left = self.devices // (pp * tp * cp * ep)
-                        for fsdp in self._factors("fsdp", left):
+                        if self.batch % (ep * left):
+                            continue
+                        for fsdp in self._factors("fsdp", left, left):
                             if self._shards(pp, fsdp) and left // fsdp in self._allowed("dp", left // fsdp):
                                 yield {"pp": pp, "tp": tp, "cp": cp, "ep": ep, "fsdp": fsdp, "dp": left // fsdp}
 
@@ -104,9 +105,9 @@ class PlanSpace:
             return False
         return "cp" in self.choices or seq // cp >= SHORTEST
 
-    def _factors(self, key: str, count: int) -> list[int]:
-        """Divisors of a count that the key may have."""
-        return [n for n in divisors(count) if n in self._allowed(key, n)]
+    def _factors(self, key: str, count: int, split: int) -> list[int]:
+        """Divisors of a count of devices that the key may have, which divide what it splits, too."""
+        return [n for n in divisors(max(split, 1)) if count % n == 0 and n in self._allowed(key, n)]
 
     def _allowed(self, key: str, value: int) -> tuple[Any, ...]:
         return self.choices.get(key, (value,))
@@ -169,9 +170,11 @@ def _plan(given: Mapping[str, Any]) -> Plan | None:
         return None
 
 
-def divisors(count: int) -> list[int]:
+@functools.lru_cache(maxsize=1024)
+def divisors(count: int) -> tuple[int, ...]:
     """Numbers that divide a count, the smallest first."""
-    return [n for n in range(1, count + 1) if count % n == 0]
+    low = [n for n in range(1, math.isqrt(count) + 1) if count % n == 0]
+    return (*low, *(count // n for n in reversed(low) if n * n != count))
 
 
 def powers(largest: int) -> tuple[int, ...]:

@@ -11,7 +11,6 @@ from meshcast.explore.asking import best_plans
 from meshcast.explore.exploration import Exploration
 from meshcast.explore.measures import Constraints
 from meshcast.explore.shape import model_shape
-from meshcast.hardware import world_grid
 from meshcast.zoo import Plan
 
 LARGEST = ("seq", "mbs")
@@ -32,7 +31,7 @@ class PlanQuestion:
         options: Other options, by their flat names.
         asked: As `explore` takes them.
         within_s: The longest step: the fewest devices that keep to it are wanted.
-        largest: `seq` or `mbs`: the largest that fits is wanted.
+        largest: `seq` or `mbs`: the largest that fits is wanted; with `within_s` the largest with a step that keeps to it.
     """
 
     model: str
@@ -52,13 +51,14 @@ class PlanQuestion:
         what = f"plans of {self.model} on {' or '.join(f'{n:,}' for n in self.devices)} devices of {self.on}"
         if not best:
             return what
-        if self.within_s is not None:
-            return f"fewest devices for a step of {format_time(self.within_s)}: {best[0].outcome.devices:,}; {what}"
         if self.largest is not None:
             value = (
                 best[0].point.settings.get("seq") if self.largest == "seq" else Plan.parse(best[0].point.plan or "").mbs
             )
-            return f"largest {self.largest} that fits: {value}; {what}"
+            kept = "" if self.within_s is None else f" and keeps to a step of {format_time(self.within_s)}"
+            return f"largest {self.largest} that fits{kept}: {value}; {what}"
+        if self.within_s is not None:
+            return f"fewest devices for a step of {format_time(self.within_s)}: {best[0].outcome.devices:,}; {what}"
         return what
 
     def search(self, **changed: Any) -> Exploration:
@@ -89,11 +89,11 @@ def answer_question(question: PlanQuestion) -> Exploration:
             where="--largest",
             fix=nearest(question.largest, LARGEST),
         )
-    if question.largest is not None:
-        return _largest(question)
-    if question.within_s is None:
+    if question.largest is None and question.within_s is None:
         return question.search()
     limits = {**question.asked, "constraints": Constraints(step_time_s=question.within_s)}
+    if question.largest is not None:
+        return _largest(replace(question, asked=limits) if question.within_s is not None else question)
     found: Exploration | None = None
     for count in sorted(question.devices):
         try:
@@ -146,12 +146,8 @@ def price_notes(found: Exploration) -> list[str]:
     notes = [
         f"price of {name}: ${price.usd_per_hour:g} an hour, {price.said}" for name, price in accounts.prices.items()
     ]
-    if accounts.tokens is not None:
-        grid = world_grid()
-        own = accounts.kg_per_kwh
-        value, whose = (grid.kg_per_kwh, grid.source.title) if own is None else (own, "as given")
-        said = f"{value:g} kg of CO2 a kWh: {whose}"
-        notes.append(f"{said}; energy is of the devices alone")
+    if (grid := accounts.grid()) is not None:
+        notes.append(f"{grid['kg_per_kwh']:g} kg of CO2 a kWh: {grid['said']}; energy is of the devices alone")
     return notes
 
 
@@ -167,7 +163,7 @@ def read_counts_of(text: str, *, where: str) -> tuple[int, ...]:
         found = (0,)
     if min(found) < 1:
         raise UsageError(f"{text!r} are no numbers of devices", where=where, fix="such as 64, or 64,128,256")
-    return found
+    return tuple(dict.fromkeys(found))
 
 
 def read_choices(tries: Iterable[str]) -> dict[str, tuple[Any, ...]]:

@@ -21,6 +21,7 @@ from meshcast.explore.shape import ModelShape, model_shape, named_model
 from meshcast.hardware import Cluster, named_with_changes, resolve
 from meshcast.zoo import Plan
 
+SEARCHES = ("best", "exhaustive", "tpe", "nsga2")  # ways to search a space
 MODEL, SETTING, HARDWARE = "model", "set.", "hardware."
 
 

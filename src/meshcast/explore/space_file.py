@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +14,18 @@ from meshcast.explore.money import count_of
 from meshcast.explore.plans import PlanSpace
 from meshcast.explore.questions import choice_of
 from meshcast.explore.shape import ModelShape
-from meshcast.explore.space import HARDWARE, MODEL, SETTING, Space, SpaceAxis
-from meshcast.hardware import Document, named_with_changes, read_document, resolve
+from meshcast.explore.space import HARDWARE, MODEL, SEARCHES, SETTING, Space, SpaceAxis
+from meshcast.hardware import VALUE_OF_A_FLAG, Document, Price, named_with_changes, read_document, resolve
 from meshcast.options import check_fidelity, option_places
 from meshcast.programs import setting_value
 from meshcast.zoo import SERVE, Builder, Plan, hint, model_named
 
 SCHEMA = "meshcast.space/1"
-SEARCHES = ("best", "exhaustive", "tpe", "nsga2")
 _TOP = ("schema", "model", "on", "devices", "set", "options", "hardware", "plan", "plans", "want", "limits", "then")
 _WANT = ("objectives", "top", "per", "search", "trials", "tokens", "price", "kg_per_kwh")
+MOST_STEPS = 1_000_000  # values of a range
+PRICES = 'dollars per device and hour, such as 2.5, or "list", or "list,tpu-v5p=4.20"'
+VALUES = 'texts such as "3.35 TB/s", "2x" or "+10%"'
 _LIMITS: dict[str, Dimension | None] = {
     "step_time": Dimension.TIME, "power": Dimension.POWER, "devices": None, "memory_share": None,
 }  # fmt: skip
@@ -89,13 +92,14 @@ class _SpaceReader:
             if name not in places and name != "stack":
                 raise self._wrong(("options", name), f"no option {name!r}", nearest(name, places))
             self._into(asked, name, name, value, ("options", name), (str, int, float, bool))
-            if name == "fidelity":
-                self._check_fidelities(value)
+            self._check_option("options", name, value)
         machines = self._machines()
-        for name, value in self._hardware():
+        for place, value in self._hardware():
+            name = ".".join(place[1:])
             self._axes.append(SpaceAxis(name=HARDWARE + name, values=value))
             # Every value on one machine, and one value on all of them: what is wrong is told before anything is predicted.
-            self._check_numbers(name, [(machines[0], each) for each in value] + [(on, value[0]) for on in machines[1:]])
+            tried = [(machines[0], each) for each in value] + [(on, value[0]) for on in machines[1:]]
+            self._check_numbers(place, tried)
         plans = self._plans(asked)
         try:
             space = Space(model=model, asked=asked, axes=tuple(self._axes), plans=plans)
@@ -127,16 +131,16 @@ class _SpaceReader:
         self._axes.append(SpaceAxis(name=axis, values=tuple(values)))
         return None
 
-    def _hardware(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Numbers of hardware with their values, each a list or a range: `{ from = "1x", to = "4x", steps = 4 }`."""
-        for keys, value in _flat(self._data.get("hardware", {})):
+    def _hardware(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Places of numbers of hardware with their values, each a list or a range: `{ from = "1x", to = "4x", steps = 4 }`."""
+        for keys, value in _flat(dict(self._table("hardware"))):
             name, place = ".".join(keys), ("hardware", *keys)
             values = value if isinstance(value, list) else [value]
             if isinstance(value, dict):
                 values = self._range(value, place)
             if not values or not all(isinstance(each, str) for each in values):
-                raise self._wrong(place, f"{name} is {value!r}", 'texts such as "3.35 TB/s", "2x" or "+10%"')
-            yield name, tuple(values)
+                raise self._wrong(place, f"{name} is {value!r}", VALUES)
+            yield place, tuple(values)
 
     def _machines(self) -> list[str]:
         """What the space runs on."""
@@ -149,25 +153,37 @@ class _SpaceReader:
                 raise self._wrong(("on",), error.message, error.fix or "") from None
         return machines
 
-    def _check_numbers(self, name: str, tried: list[tuple[str, str]]) -> None:
+    def _check_numbers(self, place: tuple[str, ...], tried: list[tuple[str, str]]) -> None:
         """Refuses numbers that hardware does not have, and values that they cannot take."""
+        name = ".".join(place[1:])
         for on, value in tried:
             try:
                 resolve(named_with_changes(on, resolve(on), f"{name}={value}", where="hardware"))
             except MeshcastError as error:
-                raise self._wrong(("hardware", *name.split(".")), error.message, error.fix or "") from None
+                # What fits a flag is told there; a space takes factors as well.
+                fix = VALUES if error.fix == VALUE_OF_A_FLAG else error.fix or ""
+                raise self._wrong(place, error.message, fix) from None
 
-    def _check_fidelities(self, value: Any) -> None:
+    def _check_option(self, table: str, name: str, value: Any) -> None:
+        """Refuses values of an option that are of another kind than its own, or not among those that there are."""
+        if name == "stack":
+            return  # its file is read before anything is predicted
+        option = option_places()[name].field
+        if value == []:
+            raise self._wrong((table, name), f"{table}.{name} has no values", "give it one or more")
         for each in value if isinstance(value, list) else [value]:
             try:
-                check_fidelity(each)
+                option.check_choice(option.taken(each))
+                if name == "fidelity":
+                    check_fidelity(each)
             except MeshcastError as error:
-                raise self._wrong(("options", "fidelity"), error.message, error.fix or "") from None
+                raise self._wrong((table, name), error.message, error.fix or "") from None
 
     def _check_models(self, names: list[Any]) -> None:
         """Refuses names that are neither a model's, a file's nor a function's."""
         for name in names:
-            if isinstance(name, str) and ":" not in name and model_named(name) is None and not Path(name).exists():
+            known = not isinstance(name, str) or ":" in name or model_named(name) is not None
+            if not known and not (name and Path(name).exists()):
                 raise self._wrong(("model",), f"no model or file {name!r}", hint(name))
 
     def _check_settings(self, models: list[Any]) -> None:
@@ -196,9 +212,11 @@ class _SpaceReader:
     def _range(self, value: Mapping[str, Any], place: tuple[str, ...]) -> list[str]:
         try:
             low, high, steps = float(value["from"].rstrip("x")), float(value["to"].rstrip("x")), int(value["steps"])
-        except (KeyError, ValueError, AttributeError):
+        except (KeyError, ValueError, AttributeError, TypeError, OverflowError):
             low, high, steps = 0.0, 0.0, 0
-        if not 0 < low <= high or steps < 2:
+        if steps > MOST_STEPS:
+            raise self._wrong(place, f"a range of {steps:,} values", f"{MOST_STEPS:,} at the most")
+        if not 0 < low <= high < math.inf or steps < 2:
             raise self._wrong(place, f"{value} is no range", '{ from = "1x", to = "4x", steps = 4 }')
         # Equal factors between neighbours: rates are compared by their ratios.
         return [f"{low * (high / low) ** (step / (steps - 1)):.6g}x" for step in range(steps)]
@@ -221,6 +239,8 @@ class _SpaceReader:
         choices: dict[str, tuple[Any, ...]] = {}
         for name, value in self._table("plan"):
             values = value if isinstance(value, list) else [value]
+            if not values:
+                raise self._wrong(("plan", name), f"plan.{name} has no values", "give it one or more")
             try:
                 choices[name] = tuple(_choice(name, each) for each in values)
                 PlanSpace(shape=_ANY, devices=1, batch=1, choices={name: choices[name]})
@@ -253,10 +273,12 @@ class _SpaceReader:
         if not found.get("objectives", OBJECTIVES):
             raise self._wrong(("want", "objectives"), "nothing is wanted", 'objectives = ["time"], or leave it out')
         for objective in found.get("objectives", ()):
-            if objective not in OBJECTIVES:
+            if not isinstance(objective, str) or objective not in OBJECTIVES:
                 raise self._wrong(
                     ("want", "objectives"), f"no objective {objective!r}", nearest(str(objective), OBJECTIVES)
                 )
+        if "price" in found:
+            self._check_price(found["price"])
         if "tokens" in want:
             try:
                 found["tokens"] = count_of(str(want["tokens"]), where="tokens")
@@ -275,6 +297,16 @@ class _SpaceReader:
             found["constraints"] = Constraints(**limits)
         return found
 
+    def _check_price(self, price: Any) -> None:
+        """Refuses what is no price, and list prices that the catalogue has not."""
+        if isinstance(price, bool) or not isinstance(price, str | int | float):
+            raise self._wrong(("want", "price"), f"{price!r} is no price", PRICES)
+        for on in self._machines():
+            try:
+                Price.of(price, resolve(on).device)
+            except MeshcastError as error:
+                raise self._wrong(("want", "price"), error.message, PRICES) from None
+
     def _number(self, place: tuple[str, ...], value: Any, *, whole: bool = False) -> float:
         """A number above zero; a whole one where there are no halves of what it counts."""
         if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not value > 0:
@@ -285,9 +317,14 @@ class _SpaceReader:
     def _then(self) -> dict[str, Any]:
         """Options of a second look."""
         places = option_places()
-        for name, _ in self._table("then"):
+        for name, value in self._table("then"):
             if name not in places and name != "stack":
                 raise self._wrong(("then", name), f"no option {name!r}", nearest(name, places))
+            if isinstance(value, list):
+                raise self._wrong(
+                    ("then", name), f"then.{name} is {value!r}", "a second look has one value of each option"
+                )
+            self._check_option("then", name, value)
         return dict(self._table("then"))
 
     def _table(self, name: str) -> Iterator[tuple[str, Any]]:
@@ -329,7 +366,7 @@ def _choice(name: str, value: Any) -> Any:
 def _flat(table: Mapping[str, Any], around: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Keys of nested tables with their values; a range is a value."""
     for name, value in table.items():
-        if isinstance(value, dict) and "from" not in value:
+        if isinstance(value, dict) and value and "from" not in value:
             yield from _flat(value, (*around, name))
         else:
             yield (*around, name), value

@@ -55,7 +55,7 @@ def _second_look(exploration: Exploration) -> Section:
     said = ", ".join(f"{name}={value}" for name, value in exploration.then.items())
     rows = [
         (
-            str(before.point.plan or before.values),
+            _named(before),
             format_time(before.outcome.step_time_s or 0.0),
             format_time(after.outcome.step_time_s)
             if after.outcome.step_time_s is not None
@@ -68,6 +68,12 @@ def _second_look(exploration: Exploration) -> Section:
     return Section(
         title=f"looked at again: {said}", columns=columns("~point", ">before", ">after"), rows=rows, note=note
     )
+
+
+def _named(found: Found) -> str:
+    """A point by its plan and by what of it is swept."""
+    swept = [f"{name.removeprefix('hardware.')}={value}" for name, value in found.values.items() if name != "plan"]
+    return ", ".join([*([found.point.plan] if found.point.plan else []), *swept])
 
 
 def _table(exploration: Exploration, points: list[Found], *, title: str, note: str = "") -> Section:

@@ -87,13 +87,27 @@ def _at_once(points: Sequence[Point]) -> dict[int, Outcome | str]:
     Raises:
         NotAlikeError: They differ in more than numbers of their hardware.
     """
-    jobs = [resolved(point) for point in points]
-    first = jobs[0]
-    if not isinstance(first, ProgramJob | PipelineJob) or not all(_alike(first, job) for job in jobs):
-        raise NotAlikeError("they have other programs or options")
     clusters = [cluster_of(options_of(point.asked)) for point in points]
+    first = resolved(points[0], clusters[0])
+    if not isinstance(first, ProgramJob | PipelineJob):
+        raise NotAlikeError("they are no programs")
     with collected_later(), names_taken(), room_for_nesting(), np.errstate(divide="raise", invalid="raise"):
-        return _Batch(first, clusters).outcomes(several(clusters), np.arange(len(points)))
+        together = several(clusters)
+        if not _all_alike(first, points, clusters, together):
+            raise NotAlikeError("they have other programs or options")
+        return _Batch(first, clusters).outcomes(together, np.arange(len(points)))
+
+
+def _all_alike(
+    first: ProgramJob | PipelineJob, points: Sequence[Point], clusters: Sequence[Cluster], together: Cluster
+) -> bool:
+    """Whether the jobs of all points are as the first one's. What is asked of them is the same, so one job that is made on the
+    hardware of all of them at once says so; each is made where that cannot be done.
+    """
+    try:
+        return _alike(first, resolved(points[0], together))
+    except (PartedError, *ONE_BY_ONE):
+        return all(_alike(first, resolved(*each)) for each in zip(points, clusters, strict=True))
 
 
 def _each_alone(points: Sequence[Point], why: str) -> list[Outcome]:

@@ -14,6 +14,8 @@ MOST = 3  # errors that are told
 def reasons(exploration: Exploration) -> list[tuple[str, str]]:
     """Rows of what keeps the points from running, of those that are held."""
     rows: list[tuple[str, str]] = []
+    if not exploration.tally.space:
+        rows.append(("the space has no points", "no plan shares a model out over its devices with its batch"))
     outside = [each for each in exploration.found if each.outcome.answered and not each.allowed]
     if outside:
         rows.append((f"{len(outside):,} run, but not within the limits", _nearest(outside)))

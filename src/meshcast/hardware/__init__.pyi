@@ -73,4 +73,5 @@ from meshcast.hardware.registry import resolve as resolve
 from meshcast.hardware.registry import swept_numbers as swept_numbers
 from meshcast.hardware.relative_changes import named_with_changes as named_with_changes
 from meshcast.hardware.relative_changes import separate_changes as separate_changes
+from meshcast.hardware.what_if import VALUE_OF_A_FLAG as VALUE_OF_A_FLAG
 from meshcast.hardware.what_if import WHAT_IF_MARK as WHAT_IF_MARK

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import Dimension, InputError, UsageError, nearest, parse_quantity
+from meshcast.base import Dimension, InputError, KeptBeside, UsageError, nearest, parse_quantity
 from meshcast.hardware import loader
 from meshcast.hardware.checked import DATA_SHEET
 from meshcast.hardware.cluster import Cluster, NetworkLevel
@@ -26,7 +26,9 @@ WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
 _LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "size": Dimension.COUNT}
 FLAG = "--on"
-EXAMPLE = (
+# Of a grid over numbers of a device and of its network each device comes once for each of the network's.
+_DEVICES: KeptBeside[Device] = KeptBeside(512)
+VALUE_OF_A_FLAG = (
     "write a value with its unit, such as memory.bandwidth=6.7TB/s; factors (2x, +10%) are for --what-if and spaces"
 )
 
@@ -65,7 +67,9 @@ def changed(cluster: Cluster, changes: Mapping[str, str], read_device: Callable[
     of_device = {key: value for key, value in changes.items() if key not in of_levels}
     if of_device:
         _check_known(cluster, of_device)
-        cluster = replace(cluster, device=_device(cluster.device, of_device, read_device()))
+        device = cluster.device
+        made = _DEVICES.of(device, tuple(of_device.items()), lambda: _device(device, of_device, read_device()))
+        cluster = replace(cluster, device=made)
     if not of_levels:
         return cluster
     levels, facts = list(cluster.levels), dict(cluster.facts)
@@ -126,9 +130,9 @@ def _level(level: NetworkLevel, name: str, value: str, key: str) -> tuple[Networ
     try:
         number = parse_quantity(f"{value} devices" if name == "size" and value.isdigit() else value, _LEVEL[name])
     except InputError as error:
-        raise UsageError(f"{key}: {error.message}", where=FLAG, fix=EXAMPLE) from None
+        raise UsageError(f"{key}: {error.message}", where=FLAG, fix=VALUE_OF_A_FLAG) from None
     if number <= 0:
-        raise UsageError(f"{key}={value} is not above 0", where=FLAG, fix=EXAMPLE)
+        raise UsageError(f"{key}={value} is not above 0", where=FLAG, fix=VALUE_OF_A_FLAG)
     fact = Fact(value=number, unit=_LEVEL[name].value, text=value, source="user")
     if name == "size":
         if level.topology != "switch" or number != int(number):
@@ -166,4 +170,4 @@ def _device(device: Device, changes: Mapping[str, str], document: Document) -> D
     try:
         return replace(loader.device(merged), checked=DATA_SHEET)  # nobody has such a device
     except InputError as error:
-        raise UsageError(error.message, where=FLAG, fix=EXAMPLE) from None
+        raise UsageError(error.message, where=FLAG, fix=VALUE_OF_A_FLAG) from None

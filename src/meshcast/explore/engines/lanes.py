@@ -19,11 +19,12 @@ it costs.
 
 from __future__ import annotations
 
+import math
 import queue
 import statistics
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ BUNDLE_S = 2.0
 QUICK_S = 0.4  # of a work that is handed over with at least so many others, however busy the machine is:
 LEAST = 256  # such points differ in their hardware alone, and are worked out together (`explore.together`)
 MOST = 512  # works of a bundle
-GROWTH = 64  # times as many as before: points that are worked out together cost little more than one of them does
+GROWTH = 128  # times as many as before: points that are worked out together cost little more than one of them does
 # Works of a bundle that are shared out no further when nothing comes behind them, for the same reason, and their seconds.
 AT_THE_END, AT_THE_END_S = 32, 0.5
 LATEST = 64  # works whose time says what others will take
@@ -80,6 +81,7 @@ class Lanes:
         self._since = [0.0] * count  # when each had nothing to do last
         self._sizes: dict[str, int] = {}  # works of a family's next bundle
         self._paces: dict[str, float] = {}  # seconds of one of its latest works
+        self._under_way: Counter[str] = Counter()  # works of a family that somebody does
         self._most = 1  # the largest of them
 
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
@@ -117,6 +119,7 @@ class Lanes:
                 return
             lane, bundle, found, seconds = done.get()
             busy[lane] = False
+            self._under_way[bundle.family] -= len(bundle.items)
             self._since[lane] = time.perf_counter()
             if isinstance(found, DiedError):
                 yield from self._after_death(bundle.items, waiting[lane], found)
@@ -154,6 +157,7 @@ class Lanes:
         items, family = bundle.items, bundle.family
         if bundle.begins:
             self._first[family] = seconds
+            self._paces.setdefault(family, seconds / len(items))  # at the most: programs were made, too
         else:
             self._latest.append(seconds / len(items))
             self._paces[family] = seconds / len(items)
@@ -187,7 +191,7 @@ class Lanes:
         family = first.work.family
         size = 1 if first.alone or not family else self._sizes.get(family, 1)
         if exhausted:
-            size = min(size, max(self._undivided(family), 1 + (len(fullest) - 1) // self._count))
+            size = min(size, max(self._undivided(family), self._share(family, len(fullest))))
         step = 1 if own else -1
         end = place + step
         while 0 <= end < len(fullest) and abs(end - place) < size and _goes_with(fullest[end], family):
@@ -201,7 +205,17 @@ class Lanes:
             self._home[family] = lane
         begins = bool(family) and lane not in begun
         begun.add(lane)
+        self._under_way[family] += len(items)
         return _Bundle(items, family, begins)
+
+    def _share(self, family: str, left: int) -> int:
+        """A lane's share of the last works of a family.
+
+        What others do of it by now is theirs where all of it is done within a bundle's time: halves of what is left, and halves
+        of those, would pay for a bundle each.
+        """
+        quick = self._paces.get(family, math.inf) * left <= BUNDLE_S
+        return math.ceil((left + self._under_way[family] * quick) / self._count)
 
     def _undivided(self, family: str) -> int:
         """How many works of a family are better done by one worker than by several."""

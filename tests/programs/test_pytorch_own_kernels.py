@@ -14,6 +14,7 @@ else:
     torch = pytest.importorskip("torch")
 
 from meshcast.programs.pytorch.cuda_choices import choose_attention
+from meshcast.programs.pytorch.library import require_torch
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recorded import Recording
 from meshcast.programs.pytorch.recording import record
@@ -140,6 +141,22 @@ def test_attention_inside_a_module_is_the_chosen_kernel() -> None:
     assert "_scaled_dot_product_cudnn_attention" in names(
         recorded(module.train(), x, x, x, kwargs={"need_weights": False})
     )
+
+
+@pytest.mark.parametrize(("head", "middle"), [(16, ["_scaled_dot_product_cudnn_attention"]), (12, ["add", "clone", "bmm", "_softmax", "bmm", "clone"])])
+def test_a_tensors_attention_to_itself_is_one_operator_in_inference(head: int, middle: list[str]) -> None:
+    """Queries, keys and values are one product that adds its biases, and lie where it wrote them; nothing else is copied."""
+    with torch.device("meta"):
+        module = torch.nn.MultiheadAttention(4 * head, 4, batch_first=True, dtype=torch.bfloat16).eval()
+        x = torch.empty(2, 16, 4 * head, dtype=torch.bfloat16)
+    options = {"kwargs": {"need_weights": False}}
+    calls = names(recorded(module, x, x, x, **options))
+    assert calls == ["addmm" if head % 8 == 0 else "mm", *middle, "addmm"]
+    # So it is too where torchax was imported, which switches the operator off.
+    require_torch()
+    assert names(recorded(module, x, x, x, **options)) == calls
+    # Traced by Dynamo, which claims to export, it is written out: turned to have the batch second, and its biases added behind.
+    assert "add" in names(recorded(module, x, x, x, compiled=True, **options))
 
 
 @pytest.mark.parametrize("stack", ["pytorch-eager", "pytorch-compile"])

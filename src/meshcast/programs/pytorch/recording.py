@@ -24,6 +24,7 @@ from meshcast.programs.pytorch.cuda_choices import Casts, as_on_cuda
 from meshcast.programs.pytorch.host_tensors import HostTensors
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
+from meshcast.programs.stand_ins import standing_in
 
 _NOTHING = frozenset(
     {"lift_fresh", "device", "empty", "empty_like", "empty_strided", "new_empty", "sym_size", "is_same_size"}
@@ -170,6 +171,16 @@ def _named(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def _each_once(fake: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, which gives one fake for a tensor that is given twice."""
+    made: dict[int, Any] = {}
+
+    def known(value: Any) -> Any:
+        return made.setdefault(id(value), fake(value)) if isinstance(value, torch.Tensor) else value
+
+    return known
+
+
 @contextmanager
 def _on_fakes(module: Any, fake: Callable[[Any], Any]) -> Iterator[None]:
     """While a step is recorded, a module's tensors are fake ones; shared ones stay shared."""
@@ -224,7 +235,7 @@ def record(
         stack.enter_context(mode)
         stack.enter_context(_on_fakes(module, fake))
         casts = stack.enter_context(as_on_cuda(compiled=compiled))
-        given = pytree.tree_map(fake, (args, dict(options.kwargs), tuple(options.targets)))
+        given = pytree.tree_map(_each_once(fake), (args, dict(options.kwargs), tuple(options.targets)))
         notes = stack.enter_context(_CallNotes(casts))
         held = {notes.view(tensor).storage: "parameter" for tensor in module.parameters()}
         held.update({notes.view(tensor).storage: "buffer" for tensor in module.buffers()})
@@ -238,6 +249,8 @@ def record(
             not compiled
         ):  # Inductor makes on the device what a graph makes on the host for it (`move_constructors_to_gpu`)
             notes.host = stack.enter_context(HostTensors(notes.waits))
+            # Modules look for tensors of others' classes before they take a faster way, and would find that mode.
+            stack.enter_context(standing_in(torch.overrides, has_torch_function=lambda _: False))
         broken = _BrokenModules(notes)
         for each in module.modules():
             stack.callback(each.register_forward_pre_hook(notes.called).remove)

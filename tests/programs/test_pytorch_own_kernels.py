@@ -67,6 +67,23 @@ def test_autocast_casts_as_on_cuda_and_weights_once() -> None:
     assert not any(op.cast for op in step.phase("backward"))
 
 
+def test_pieces_are_joined_as_they_are_under_autocast() -> None:
+    """`cat` is in none of CUDA's lists: pieces of two dtypes are no longer cast before it, each with a kernel of its own."""
+
+    class Joins(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(64, 64)
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat((x, self.linear(x)), -1).float().mean()
+
+    calls = [op for op in recorded(net(Joins), X, train=True, autocast="bfloat16").phase("forward") if not op.shares]
+    (joined,) = (op for op in calls if op.name == "cat")
+    assert [view.dtype for view in joined.takes] == ["float32", "bfloat16"]
+    assert joined.gives[0].dtype == "float32"
+
+
 def test_storages_live_as_long_as_they_do_in_pytorch() -> None:
     step = recorded(net(linear, torch.nn.GELU, linear), X)
     first, activated = [op.gives[0].storage for op in step.ops if op.name in ("addmm", "gelu")][:2]
@@ -143,7 +160,10 @@ def test_attention_inside_a_module_is_the_chosen_kernel() -> None:
     )
 
 
-@pytest.mark.parametrize(("head", "middle"), [(16, ["_scaled_dot_product_cudnn_attention"]), (12, ["add", "clone", "bmm", "_softmax", "bmm", "clone"])])
+@pytest.mark.parametrize(
+    ("head", "middle"),
+    [(16, ["_scaled_dot_product_cudnn_attention"]), (12, ["add", "clone", "bmm", "_softmax", "bmm", "clone"])],
+)
 def test_a_tensors_attention_to_itself_is_one_operator_in_inference(head: int, middle: list[str]) -> None:
     """Queries, keys and values are one product that adds its biases, and lie where it wrote them; nothing else is copied."""
     with torch.device("meta"):
@@ -168,6 +188,7 @@ def test_a_stack_of_pytorch_runs_its_own_kernels(stack: str) -> None:
     eager = meshcast.predict((module, (X,), options), on="h200", stack="pytorch-eager", levers=False)
     assert found.kernels <= eager.kernels
     assert found.memory.peak > 4 * 4 * 64 * 64 * 2
+    assert not any("fused attention" in warning for warning in found.warnings)  # PyTorch has chosen among its own
 
 
 def test_values_that_decide() -> None:

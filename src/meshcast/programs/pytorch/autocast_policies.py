@@ -1,9 +1,9 @@
 """What CUDA's autocast does to an operator's operands: casts them down, up to fp32, to the widest among them, or not at all.
 
 The names are those of PyTorch's lists for CUDA (`ATen/autocast_mode.h`: AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32,
-AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_PROMOTE), with the functions of Python that stand for one of them. `cat` and `stack` are in
-none of them: they take pieces of several dtypes on every device, which JAX has to be given cast. torchax has a table too, of single overloads, which it applies after this one; it takes
-no operands in a list, so `tracing` leaves it out.
+AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_PROMOTE), with the functions of Python that stand for one of them. `cat` and `stack` are
+in none of them: they take pieces of several dtypes on every device, which JAX has to be given cast. torchax has a table too, of
+single overloads, which it applies after this one; it takes no operands in a list, so `tracing` leaves it out.
 
 Imports torch: only to be imported after `library.require_torch`.
 """

@@ -28,7 +28,9 @@ REGULAR_ROWS = 0.75  # a row's elements stay with the block that reads them
 TWICE_READ = 0.5  # rows that are too long to stay, read once more
 COLUMNS = 0.7  # sums down columns of norms, once they run
 SUMMED_COLUMNS = 0.85  # of other sums, beside what `reduce_shapes` has them wait for
-SUM_PLACE = 2.0e-12  # seconds an element of sums whose elements lie in pieces (biases of SqueezeNet, AlexNet: 2.1 and 1.8)
+SUM_PLACE = (
+    2.0e-12  # seconds an element of sums whose elements lie in pieces (biases of SqueezeNet, AlexNet: 2.1 and 1.8)
+)
 WINDOWS = 0.16  # other windows over images, an element a thread
 ROLLED = 0.6  # of the rate of places worked out, where they are worked out by remainders (`roll_cuda_kernel`)
 LISTS = 0.75  # `multi_tensor_apply`, of few tensors
@@ -165,7 +167,7 @@ def indexed(takes: Sequence[View], gives: Sequence[View], *, each: float | None 
     Args:
         takes: Operands; what is written over is read too.
         gives: Results.
-        each: Seconds an element; by default those of elementwise kernels, whose operands are cast where they are of several dtypes.
+        each: Seconds an element; by default those of elementwise kernels, which cast operands of several dtypes.
     """
     elements = max((view.elements for view in gives), default=1)
     if each is None:

@@ -112,6 +112,9 @@ def _joined(op: AtenOp) -> Iterator[Launch]:
         share = joined(op.takes, op.gives, dim=dim)
         yield replace(pointwise(op.name, _read(op), op.gives, ("select",)), share=share, extra=PLACES_START)
         return
+    if len(pieces) == 1:
+        yield pointwise(op.name, pieces, op.gives, ("select",))
+        return
     for piece in pieces:
         yield _copied_into(piece, op.gives[0])
 

@@ -21,7 +21,6 @@ from meshcast.programs.pytorch.code_shapes import (
     MASKED_PAIR,
     PLAIN,
     PLAIN_SHORT,
-    SMALL_BLOCK,
     TF32,
     TURN_START,
     TURNED,
@@ -33,13 +32,13 @@ from meshcast.programs.pytorch.code_shapes import (
 from meshcast.programs.pytorch.eager_rows import channels_last, summing
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
 from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
+from meshcast.programs.pytorch.table_gradients import added_at, embedding_gradient
 
 _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
 _TILE_PIXELS = 128  # that a tile of a product takes
 _SHORT = 64  # sums of a product, which fill no pipeline
 _TILE = 32  # the smallest tile of plain cores (`tilesize32x32x8` in profiles)
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
-_INDICES, _INDEX_STEPS = 4, 2  # of a block that adds values at indices; kernels that turn an index into a place
 _COPIES = 1 << 29  # storages of copies that a recording does not know are numbered from here
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
 
@@ -319,41 +318,9 @@ def _picked(op: AtenOp) -> Iterator[Launch]:
     yield Launch(name=op.name, form="gather", takes=op.takes, gives=op.gives)
 
 
-def _embedding_backward(op: AtenOp) -> Iterator[Launch]:
-    """Zeros, then rows added in the order of their indices: sorted first where there are many (`EmbeddingBackwardKernel.cu`)."""
-    yield pointwise("fill", (), op.gives, ())
-    yield Launch(name=op.name, form="scatter", takes=op.takes[:2], gives=op.gives)
-
-
 def _index_put(op: AtenOp) -> Iterator[Launch]:
-    """Values put at indices; where they are added, indices are sorted first and equal ones summed in order.
-
-    `index_put_with_sort_kernel` (`ATen/native/cuda/Indexing.cu`) makes one number of every index (a remainder and a product
-    for each that is given, a sum, a division), numbers them, sorts both, copies values that lie apart, and launches a block
-    for four indices of every slice before the indexed dimensions, however short the slices behind them are.
-    """
-    if not op.told.get("accumulate"):
-        yield from _scattered(op)
-        return
-    values, index = op.takes[-1], op.takes[1]
-    for _ in range(_INDEX_STEPS * (len(op.takes) - 2) + 3):
-        yield pointwise("compute_linear_index", (index,), (index,), ("multiply",))
-    yield Launch(name="radix_sort_pairs", form="sort", takes=(index,), gives=(index,))
-    if not values.contiguous:
-        yield replace(pointwise("copy_", (values,), (values,), ()), share=indexed((values,), (values,)))
-    before = next(
-        (
-            math.prod(values.shape[:d])
-            for d in range(len(values.shape))
-            if values.shape[d:][: len(index.shape)] == index.shape
-        ),
-        1,
-    )
-    slices = values.elements // max(1, before * index.elements)
-    blocks = before * math.ceil(index.elements / _INDICES) * math.ceil(slices / (4 * 32))
-    yield replace(
-        pointwise("indexing_backward_kernel", (values, index), (values,), ("add",)), extra=blocks * SMALL_BLOCK
-    )
+    """Values put, or added, at indices."""
+    yield from added_at(op) if op.told.get("accumulate") else _scattered(op)
 
 
 def _scattered(op: AtenOp) -> Iterator[Launch]:
@@ -377,7 +344,7 @@ LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
         attention,
     ),
     **dict.fromkeys(("embedding", "index", "gather", "index_select"), _picked),
-    "embedding_dense_backward": _embedding_backward,
+    "embedding_dense_backward": embedding_gradient,
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _index_put),
     **dict.fromkeys(("scatter_add", "scatter", "index_add"), _scattered),
     **dict.fromkeys(("sort", "topk"), _sorted),

@@ -68,7 +68,7 @@ def require_torch() -> None:
 
 @contextmanager
 def _fast_attention_kept() -> Iterator[None]:
-    """While torchax is imported, which switches `nn.MultiheadAttention`'s own operator off for the whole process: it stays as set."""
+    """While torchax is imported, which switches `nn.MultiheadAttention`'s own operator off for the process: it stays as set."""
     mha = importlib.import_module("torch").backends.mha
     before = mha.get_fastpath_enabled()
     try:

@@ -1,4 +1,4 @@
-"""`nn.MultiheadAttention` in inference, which PyTorch hands to one operator of its own instead of the calls that it is written in.
+"""`nn.MultiheadAttention` in inference, which PyTorch hands to one operator of its own instead of the calls it is written in.
 
 `_native_multi_head_attention` on CUDA (`ATen/native/transformers/cuda/attention.cu`): attention of a tensor to itself with heads
 of a multiple of 8 that a fused kernel takes is a product for queries, keys and values together, whose parts are read where they

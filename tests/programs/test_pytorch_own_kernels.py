@@ -233,6 +233,19 @@ def test_numbers_of_python_for_the_device_wait_and_those_that_stay_do_not() -> N
     assert names(step)[-1] == "mul"
 
 
+def test_numbers_of_the_host_are_known_where_they_are_computed_of_pythons() -> None:
+    """Embeddings that are cut at bounds which a module computes as tensors on the host."""
+
+    class Cuts(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            middle = torch.tensor(min(x.shape[-1], 48))
+            return x[:, 32 - middle // 2 : 32 + middle // 2] * 2
+
+    step = recorded(Cuts(), X)
+    assert [op.gives[0].shape for op in step.ops if op.name == "mul"] == [(32, 48)]
+    assert sum(op.waits for op in step.ops) == 0
+
+
 def test_several_devices_are_told_apart() -> None:
     module = net(linear)
     found = meshcast.predict((module, (X,), {"mesh": {"dp": 2}}), on="dgx-h100", stack="pytorch-ddp", levers=False)

@@ -78,10 +78,12 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
             self.ops.append(AtenOp(name="wait", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
 
     def _answer(self, tensor: Any) -> Any:
-        """What the host reads of a tensor without values: of random numbers the middle, of truths yes; else None."""
+        """What the host reads of a tensor without values: its own numbers, the middle of random ones, yes of truths; or None."""
         view = self.view(tensor)
         if self.host is None or not self.host.holds(tensor):
             self.waits()
+        elif (number := self.host.number(tensor)) is not None:
+            return number
         if view.storage in self._drawn:  # such as whether a layer is dropped
             return tensor.dtype != torch.bool and 0.5
         return True if tensor.dtype == torch.bool else None  # such as whether a mask masks nothing

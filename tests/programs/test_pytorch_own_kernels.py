@@ -169,7 +169,7 @@ def test_a_tensors_attention_to_itself_is_one_operator_in_inference(head: int, m
     with torch.device("meta"):
         module = torch.nn.MultiheadAttention(4 * head, 4, batch_first=True, dtype=torch.bfloat16).eval()
         x = torch.empty(2, 16, 4 * head, dtype=torch.bfloat16)
-    options = {"kwargs": {"need_weights": False}}
+    options: dict[str, Any] = {"kwargs": {"need_weights": False}}
     calls = names(recorded(module, x, x, x, **options))
     assert calls == ["addmm" if head % 8 == 0 else "mm", *middle, "addmm"]
     # So it is too where torchax was imported, which switches the operator off.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshcast.estimate.profiled.estimator import Profiled
-from meshcast.estimate.profiled.features import WAITING, cold_share, place
+from meshcast.estimate.profiled.features import UNPADDED, WAITING, cold_share, place
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
 from meshcast.workload.graph import Factorisation, Gemm, Indexed, Tensor
@@ -78,3 +78,14 @@ def test_products_at_the_high_precision_are_tf32_on_a_gpu_and_passes_of_their_ow
     assert place(high, gpu) == place(default, gpu)
     assert place(highest, gpu)[0] != place(default, gpu)[0]
     assert place(high, tpu)[0] != place(default, tpu)[0]
+
+
+def test_unpadded_rows_are_no_family_that_was_measured() -> None:
+    """Measured products pad rows that are not aligned; cuBLAS takes those of a framework as they are, by kernels of its own."""
+    vocabulary = shaped(gemm(8192, 50257, 768), rhs_contracting_minor=True)
+    as_it_is = shaped(vocabulary, padded=False)
+    assert place(as_it_is, H200)[0] == UNPADDED
+    assert place(vocabulary, H200)[0] != UNPADDED
+    assert place(shaped(gemm(8192, 50304, 768), padded=False), H200)[0] == place(gemm(8192, 50304, 768), H200)[0]
+    assert Profiled().supports(as_it_is, H200).level == "no"
+    assert Profiled().supports(vocabulary, H200).level != "no"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,9 +50,20 @@ def test_elementwise_kernels_by_layout_and_dtype() -> None:
     half = [dense(i, 1024, 1024, dtype="bfloat16") for i in range(2)]
     turned = View(0, (1024, 1024), (1, 1024), "bfloat16")
     (indexed,) = eager_launches(call("clone", (turned,), (half[1],)))
-    # Two bytes in and two out at 4.2 TB/s, against 450 G elements a second.
-    assert indexed.share == pytest.approx(4 / 4.2e12 * 450e9)
+    # Two bytes in and two out at 4.2 TB/s, against 3.0 ps an element.
+    assert indexed.share == pytest.approx(4 / 4.2e12 / 3.0e-12)
     assert indexed.turned
+    # Of two dtypes, each of the three operands is cast where its place is: 0.55 ps more.
+    row, wide = dense(3, 1, 1024), [dense(i, 1024, 1024, dtype="bfloat16") for i in (0, 1)]
+    (cast,) = eager_launches(call("mul", (wide[0], row), (out,)))
+    (same,) = eager_launches(call("mul", (a, row), (out,)))
+    seconds = [
+        sum(view.bytes for view in (*made.takes, *made.gives)) / 4.2e12 / made.share / 1024**2 for made in (cast, same)
+    ]
+    assert seconds == pytest.approx([3.0e-12 + 3 * 0.55e-12, 3.0e-12], rel=1e-3)
+    # What is written over is read too: its bytes count twice.
+    (over,) = eager_launches(call("add_", (a, row), (a,)))
+    assert over.share == pytest.approx(same.share, rel=1e-3)
 
 
 def test_norms_and_softmaxes_are_the_kernels_of_aten() -> None:
@@ -250,6 +262,56 @@ def test_pieces_of_sixteen_bytes_are_joined_faster() -> None:
         (launch,) = eager_launches(call("cat", (a, b), (out,), dim=1), 0)
         shares.append(launch.share)
     assert shares[0] > shares[1]
+
+
+def test_pieces_of_several_dtypes_or_many_dimensions_are_copied_one_by_one() -> None:
+    """`cat_out_cuda` joins up to four dimensions of one dtype; a stack has one more only where it is put behind the last."""
+    a, half = dense(0, 4, 8, 16, 32), dense(1, 4, 8, 16, 32, dtype="bfloat16")
+    assert names(call("cat", (a, half), (dense(2, 4, 8, 16, 64),), dim=3)) == ["copy_", "copy_"]
+    assert names(call("cat", (a, a), (dense(2, 4, 8, 16, 64),), dim=3)) == ["cat"]
+    assert names(call("stack", (a, a), (dense(2, 4, 8, 16, 32, 2),), dim=-1)) == ["copy_", "copy_"]
+    assert names(call("stack", (a, a), (dense(2, 2, 4, 8, 16, 32),), dim=0)) == ["stack"]
+
+
+def test_images_pixel_by_pixel_are_joined_sixteen_bytes_at_a_time() -> None:
+    strides = (64 * 28 * 28, 1, 64 * 28, 64)
+    piece = View(0, (8, 64, 28, 28), strides, "bfloat16")
+    whole = View(1, (8, 128, 28, 28), (128 * 28 * 28, 1, 128 * 28, 128), "bfloat16")
+    (joined,) = eager_launches(call("cat", (piece, replace(piece, storage=2)), (whole,), dim=1))
+    assert joined.share == pytest.approx(4 / 4.2e12 * 460e9)
+
+
+def test_sums_of_channels_work_every_elements_place_out() -> None:
+    """A channel of many images lies in pieces: 2 ps an element, where rows take as long as their bytes."""
+    images, channels = dense(0, 128, 64, 55, 55, dtype="bfloat16"), dense(1, 64, dtype="bfloat16")
+    made = eager_launches(call("sum", (images,), (channels,), dim=(0, 2, 3)))[-1]
+    elements = 128 * 64 * 55 * 55
+    assert made.extra == pytest.approx(elements * (2.0e-12 - 2 / 4.2e12 / 0.75))
+    rows = eager_launches(call("sum", (images,), (dense(1, 128, 64, dtype="bfloat16"),), dim=(2, 3)))[-1]
+    assert rows.extra == 0.0
+
+
+def test_pixels_of_an_odd_number_are_turned_where_they_fill_no_tile() -> None:
+    """49 pixels of the last stage of a ResNet, not 169 of SqueezeNet's."""
+
+    def convolved(side: int) -> list[str]:
+        x, w, out = (
+            dense(0, 8, 512, side, side, dtype="bfloat16"), dense(1, 1024, 512, 1, 1, dtype="bfloat16"),
+            dense(2, 8, 1024, side, side, dtype="bfloat16"),
+        )  # fmt: skip
+        return names(call("convolution", (x, w), (out,), stride=(1, 1), padding=(0, 0), groups=1))
+
+    assert convolved(7) == ["nchwToNhwc", "nchwToNhwc", "cudnn_convolution", "nchwToNhwc"]
+    assert convolved(13) == ["cudnn_convolution"]
+
+
+def test_a_gradient_that_is_one_number_is_copied_for_a_product() -> None:
+    """Of `y.sum()`: one element seen as a matrix. Its copy has as many elements as it shows."""
+    one, weight = View(0, (64, 128), (0, 0), "float32"), dense(1, 128, 32)
+    copied, product = eager_launches(call("mm", (one, weight), (dense(2, 64, 32),)))
+    assert (copied.name, product.form) == ("copy_for_cublas", "product")
+    assert copied.gives[0].bytes == 4 * 64 * 128
+    assert copied.share > 0.01
 
 
 def test_tf32_goes_by_how_its_operands_lie() -> None:

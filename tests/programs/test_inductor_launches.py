@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshcast.programs.pytorch.inductor import Compiled
+from meshcast.programs.pytorch.pieces import Pieces
 from meshcast.programs.pytorch.recorded import Recording, View
 from tests.programs.recordings import call, dense, recording
 
@@ -140,3 +141,27 @@ def test_a_poolings_indices_are_written_where_they_are_read_and_as_bytes() -> No
     made = Compiled(recording(*forward, back, held=held, returned=(pooled, gradient))).launches()
     assert [view.dtype for launch in made for view in launch.gives].count("int8") == 1
     assert active in [view for launch in made for view in launch.gives]
+
+
+def test_a_batch_norm_in_inference_makes_the_scale_for_every_element() -> None:
+    """One over the root of a running variance is a loop over channels, which Inductor computes again inside its reader."""
+    x, small, out = dense(0, 8, 64, 28, 28), [dense(i, 64) for i in range(1, 5)], dense(5, 8, 64, 28, 28)
+    loops = []
+    for training in (False, True):
+        norm = call("native_batch_norm", (x, *small), (out, dense(6, 64), dense(7, 64)), training=training)
+        pieces = Pieces(recording(norm, held=dict.fromkeys(range(5), "input"), returned=(out,))).all
+        loops.append([op for piece in pieces if piece.kind == "loop" for op in piece.ops])
+    assert {"sqrt", "divide"} <= set(loops[0])
+    assert "sqrt" not in loops[1]
+
+
+def test_the_gradient_of_a_convolutions_bias_is_a_sum_of_inductors() -> None:
+    gradient, x, w = dense(0, 8, 64, 28, 28), dense(1, 8, 32, 28, 28), dense(2, 64, 32, 3, 3)
+    backward = call(
+        "convolution_backward", (gradient, x, w), (dense(3, 8, 32, 28, 28), dense(4, 64, 32, 3, 3), dense(5, 64)),
+        phase="backward", output_mask=(True, True, True), stride=(1, 1), padding=(1, 1), groups=1,
+    )  # fmt: skip
+    step = recording(backward, held=dict.fromkeys(range(3), "input"), returned=backward.gives)
+    made = [launch.name for launch in Compiled(step).launches()]
+    assert sum(name.startswith("triton_red_fused_sum_bias") for name in made) == 1
+    assert "sum_bias" not in made

@@ -14,6 +14,7 @@ else:
     torch = pytest.importorskip("torch")
 
 from meshcast.programs.pytorch.cuda_choices import choose_attention
+from meshcast.programs.pytorch.library import require_torch
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recorded import Recording
 from meshcast.programs.pytorch.recording import record
@@ -64,6 +65,23 @@ def test_autocast_casts_as_on_cuda_and_weights_once() -> None:
     assert names(step) == ["_to_copy"] * 3 + ["addmm"] * 2 + ["_to_copy", "native_layer_norm", "_softmax", "sum"]
     assert all(op.cast for op in step.phase("forward") if not op.shares)
     assert not any(op.cast for op in step.phase("backward"))
+
+
+def test_pieces_are_joined_as_they_are_under_autocast() -> None:
+    """`cat` is in none of CUDA's lists: pieces of two dtypes are no longer cast before it, each with a kernel of its own."""
+
+    class Joins(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(64, 64)
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat((x, self.linear(x)), -1).float().mean()
+
+    calls = [op for op in recorded(net(Joins), X, train=True, autocast="bfloat16").phase("forward") if not op.shares]
+    (joined,) = (op for op in calls if op.name == "cat")
+    assert [view.dtype for view in joined.takes] == ["float32", "bfloat16"]
+    assert joined.gives[0].dtype == "float32"
 
 
 def test_storages_live_as_long_as_they_do_in_pytorch() -> None:
@@ -142,6 +160,25 @@ def test_attention_inside_a_module_is_the_chosen_kernel() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("head", "middle"),
+    [(16, ["_scaled_dot_product_cudnn_attention"]), (12, ["add", "clone", "bmm", "_softmax", "bmm", "clone"])],
+)
+def test_a_tensors_attention_to_itself_is_one_operator_in_inference(head: int, middle: list[str]) -> None:
+    """Queries, keys and values are one product that adds its biases, and lie where it wrote them; nothing else is copied."""
+    with torch.device("meta"):
+        module = torch.nn.MultiheadAttention(4 * head, 4, batch_first=True, dtype=torch.bfloat16).eval()
+        x = torch.empty(2, 16, 4 * head, dtype=torch.bfloat16)
+    options: dict[str, Any] = {"kwargs": {"need_weights": False}}
+    calls = names(recorded(module, x, x, x, **options))
+    assert calls == ["addmm" if head % 8 == 0 else "mm", *middle, "addmm"]
+    # So it is too where torchax was imported, which switches the operator off.
+    require_torch()
+    assert names(recorded(module, x, x, x, **options)) == calls
+    # Traced by Dynamo, which claims to export, it is written out: turned to have the batch second, and its biases added behind.
+    assert "add" in names(recorded(module, x, x, x, compiled=True, **options))
+
+
 @pytest.mark.parametrize("stack", ["pytorch-eager", "pytorch-compile"])
 def test_a_stack_of_pytorch_runs_its_own_kernels(stack: str) -> None:
     module = net(linear, torch.nn.GELU, lambda: torch.nn.LayerNorm(64), linear)
@@ -151,6 +188,7 @@ def test_a_stack_of_pytorch_runs_its_own_kernels(stack: str) -> None:
     eager = meshcast.predict((module, (X,), options), on="h200", stack="pytorch-eager", levers=False)
     assert found.kernels <= eager.kernels
     assert found.memory.peak > 4 * 4 * 64 * 64 * 2
+    assert not any("fused attention" in warning for warning in found.warnings)  # PyTorch has chosen among its own
 
 
 def test_values_that_decide() -> None:
@@ -193,6 +231,19 @@ def test_numbers_of_python_for_the_device_wait_and_those_that_stay_do_not() -> N
     step = recorded(Scaled(), X)
     assert sum(op.waits for op in step.ops) == 1
     assert names(step)[-1] == "mul"
+
+
+def test_numbers_of_the_host_are_known_where_they_are_computed_of_pythons() -> None:
+    """Embeddings that are cut at bounds which a module computes as tensors on the host."""
+
+    class Cuts(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            middle = torch.tensor(min(x.shape[-1], 48))
+            return x[:, 32 - middle // 2 : 32 + middle // 2] * 2
+
+    step = recorded(Cuts(), X)
+    assert [op.gives[0].shape for op in step.ops if op.name == "mul"] == [(32, 48)]
+    assert sum(op.waits for op in step.ops) == 0
 
 
 def test_several_devices_are_told_apart() -> None:

@@ -18,6 +18,7 @@ from meshcast.estimate.rates import catalogue_key
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind, is_filter_gradient
 from meshcast.workload import (
+    ALIGNMENT,
     Attention,
     Convolution,
     Gemm,
@@ -34,6 +35,7 @@ Place = tuple[str, Where]
 ALONE = " alone"  # how families of kernels that run alone end
 IN_TILES = " in tiles"  # and those of kernels whose tiles the compiler told
 WAITING = "solver that waits for its host"  # has no rows: such calls are modelled
+UNPADDED = "gemm 16-bit of unpadded rows"  # likewise
 CACHE_SHARE = 0.5  # of the capacity: what was touched within so much traffic may still be there
 
 
@@ -111,6 +113,8 @@ def _gemm_family(kernel: Kernel) -> str:
     g = kernel.geometry
     assert isinstance(g, Gemm)
     kind = "16-bit" if catalogue_key(kernel.dtype) in ("bf16", "f16") else catalogue_key(kernel.dtype)
+    if kind == "16-bit" and not g.padded and g.alignment < ALIGNMENT:
+        return UNPADDED  # cuBLAS's kernels for narrow loads, which are none of those that padded rows have
     return f"gemm {kind} {'' if g.precision == 'DEFAULT' else g.precision}".strip()
 
 

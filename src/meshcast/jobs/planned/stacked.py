@@ -76,6 +76,11 @@ def own_kernels(options: Options) -> str:
     return "eager" if options.lowering.fusion == "eager" else "compile"
 
 
+def is_recorded(source: str) -> bool:
+    """Whether a program is PyTorch's own kernels, which attend as PyTorch has chosen (`own_kernels` writes the source)."""
+    return source.startswith("torch:") and source.endswith(("(eager)", "(torch.compile)"))
+
+
 def assumed_kernels(source: str, brought: Brought | None) -> tuple[str, ...]:
     """Whose kernels are assumed for a program of PyTorch where no stack says it, and the stacks that would; else nothing.
 

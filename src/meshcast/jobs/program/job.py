@@ -10,7 +10,7 @@ from meshcast.base import tell
 from meshcast.hardware import Cluster, Device
 from meshcast.jobs.described import Asked, with_memory_words
 from meshcast.jobs.planned.attending import unfused_note
-from meshcast.jobs.planned.stacked import assumed_kernels, own_kernels
+from meshcast.jobs.planned.stacked import assumed_kernels, is_recorded, own_kernels
 from meshcast.jobs.program.device_count import device_count
 from meshcast.jobs.program.lowering import WhoseKernels, lowered_program
 from meshcast.jobs.program.run import Run
@@ -107,8 +107,10 @@ class ProgramJob:
         options.check_choices()
         devices, notes = device_count(self.lowered.workload, options.devices)
         self.cluster.for_devices(devices)  # refuses more than there are
-        unused = unfused_note(self.asked.builder if self.asked is not None else None, options, self.device)
-        assumed = assumed_kernels(self.lowered.workload.source, options.brought)
+        source = self.lowered.workload.source
+        builder = self.asked.builder if self.asked is not None else None
+        unused = "" if is_recorded(source) else unfused_note(builder, options, self.device)
+        assumed = assumed_kernels(source, options.brought)
         left = self.options.lowering.rewrites
         decided = (COMPILER_DECIDES.format(left),) if left.any and not options.lowering.rewrites.any else ()
         return Run(

@@ -1,9 +1,9 @@
 """What CUDA's autocast does to an operator's operands: casts them down, up to fp32, to the widest among them, or not at all.
 
 The names are those of PyTorch's lists for CUDA (`ATen/autocast_mode.h`: AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32,
-AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_PROMOTE), with `cat` and `stack`, which promote on every device, and the functions of
-Python that stand for one of them. torchax has a table too, of single overloads, which it applies after this one; it takes
-no operands in a list, so `tracing` leaves it out.
+AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_PROMOTE), with the functions of Python that stand for one of them. `cat` and `stack` are
+in none of them: they take pieces of several dtypes on every device, which JAX has to be given cast. torchax has a table too, of
+single overloads, which it applies after this one; it takes no operands in a list, so `tracing` leaves it out.
 
 Imports torch: only to be imported after `library.require_torch`.
 """
@@ -43,10 +43,10 @@ _FP32 = _names(
 )
 _WIDEST = _names(
     """
-    addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler grid_sample index_put tensordot scatter_add cat concat
-    concatenate stack
+    addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler grid_sample index_put tensordot scatter_add
     """
 )
+_JOINS = _names("cat concat concatenate stack")  # of the widest dtype by themselves
 
 
 # Functions that are told fp32 as their result's dtype instead of being handed cast operands, and those that stand for others
@@ -71,11 +71,12 @@ def autocast_operands(function: Any, args: Any, kwargs: Any, dtype: Any) -> tupl
         dtype: The lower precision.
     """
     name = getattr(getattr(function, "overloadpacket", function), "__name__", "")
-    if name not in _LOWER | _FP32 | _WIDEST or kwargs.get("dtype") is not None:
+    widest = name in _WIDEST | _JOINS
+    if not (widest or name in _LOWER | _FP32) or kwargs.get("dtype") is not None:
         return args, kwargs
     given = {leaf.dtype for leaf in pytree.tree_leaves((args, kwargs)) if _floating(leaf)}
     wanted = dtype if name in _LOWER else torch.float32  # the widest of several is fp32: float64 is refused
-    if given <= {wanted} or (name in _WIDEST and len(given) < 2):
+    if given <= {wanted} or (widest and len(given) < 2):
         return args, kwargs
     cast = pytree.tree_map(lambda leaf: leaf.to(wanted) if _floating(leaf) else leaf, (args, kwargs))
     return cast[0], cast[1]

@@ -13,17 +13,26 @@ from math import prod
 from meshcast.programs.pytorch.recorded import BYTES, View
 
 STREAM = 4.2e12  # bytes a second of a vectorised elementwise kernel, the rate that shares are of
-_INDEXED = 450e9  # elements a second where each one's place is computed (`elementwise_kernel`, `Loops.cuh`)
-_JOINED = 220e9  # of concatenations (`CatArrayBatchedCopy`)
-_JOINED_WIDE = 0.62  # the share of those that move 16 bytes at a time (`CatArrayBatchedCopy_vectorized`)
+# Seconds an element where each one's place is computed (`elementwise_kernel`, `Loops.cuh`), and more for each operand, the result
+# among them, that is cast on the way (`fetch_and_cast`): 20 eager models, 310 to 345 and 190 to 235 G elements a second.
+_INDEXED, _CAST_OPERAND = 3.0e-12, 0.55e-12
+_JOINED = 1 / 220e9  # the same of concatenations (`CatArrayBatchedCopy`)
+# What moves 16 bytes at a time: the share of the rate where pieces lie in order (`CatArrayBatchedCopy_vectorized`; SqueezeNet,
+# Inception, ModernBERT, DenseNet), seconds an element where they are images pixel by pixel (`_alignedK_contig`; SegFormer).
+_JOINED_WIDE, _JOINED_PIXELS = 0.85, 1 / 460e9
+JOINED_DIMS = 4  # of pieces that one kernel joins; those of more are copied one by one
 _WIDE = 16
+_FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
 UNROLLED = 0.55  # operands of several dtypes: four elements a thread, loaded one by one
 REGULAR_ROWS = 0.75  # a row's elements stay with the block that reads them
 TWICE_READ = 0.5  # rows that are too long to stay, read once more
 COLUMNS = 0.7  # sums down columns of norms, once they run
 SUMMED_COLUMNS = 0.85  # of other sums, beside what `reduce_shapes` has them wait for
+SUM_PLACE = (
+    2.0e-12  # seconds an element of sums whose elements lie in pieces (biases of SqueezeNet, AlexNet: 2.1 and 1.8)
+)
 WINDOWS = 0.16  # other windows over images, an element a thread
-ROLLED = 0.45  # of the rate of places worked out, where they are worked out by remainders (`roll_cuda_kernel`)
+ROLLED = 0.6  # of the rate of places worked out, where they are worked out by remainders (`roll_cuda_kernel`)
 LISTS = 0.75  # `multi_tensor_apply`, of few tensors
 FUSED_LISTS = {"float32": 0.66, "half": 0.51}  # the same where it does a whole update
 # Cycles of a block that has a whole chunk of 65,536 elements, whatever the others do: narrow models' updates take 31 us.
@@ -93,6 +102,7 @@ DOWN_START = 1.5e-6
 # GoogLeNet, SqueezeNet, AlexNet, MaxViT, PoolFormer: within 6 %).
 _WINDOW = {"max": (13.5e-12, 0.3e-12), "avg": (12e-12, 0.17e-12)}
 _WINDOW_BACK = {"max": 11.15e-12, "avg": 17.7e-12}
+RESIZED_PIXELS = 9.4e-12  # of a result of `upsample_bilinear2d_nhwc_out_frame`, seconds each (SegFormer)
 PLANE = 2.3e-9  # seconds a block that has one channel of one image (`adaptive_average_pool`)
 MOMENTS_BLOCK = 6e9  # bytes a second of one block that has a group norm's moments
 _WAVE = 4100.0  # cycles that blocks of 16 rows take which follow others (`reduce_kernel` along rows)
@@ -112,6 +122,11 @@ _BLOCKS = 528  # of them that run at once, four on each of 132 SMs
 def bytes_of(views: Sequence[View]) -> int:
     """Bytes of tensors, each once."""
     return sum({(view.storage, view.shape, view.offset): view.bytes for view in views}.values())
+
+
+def moved_bytes(takes: Sequence[View], gives: Sequence[View]) -> int:
+    """Bytes that a kernel reads and writes: of what is written over itself twice."""
+    return bytes_of(takes) + bytes_of(gives)
 
 
 def row_seconds(rows: int, length: int, dtype: str) -> float:
@@ -146,11 +161,21 @@ def wave_cycles(blocks: int) -> float:
     return max(0.0, blocks / _BLOCKS - 1) * _WAVE
 
 
-def indexed(takes: Sequence[View], gives: Sequence[View], *, rate: float = _INDEXED) -> float:
-    """The share of a kernel that computes every element's place: `t = max(bytes / STREAM, elements / rate)`."""
+def indexed(takes: Sequence[View], gives: Sequence[View], *, each: float | None = None) -> float:
+    """The share of a kernel that computes every element's place: `t = max(bytes / STREAM, elements * each)`.
+
+    Args:
+        takes: Operands; what is written over is read too.
+        gives: Results.
+        each: Seconds an element; by default those of elementwise kernels, which cast operands of several dtypes.
+    """
     elements = max((view.elements for view in gives), default=1)
-    moved = bytes_of([*takes, *gives]) / STREAM
-    return min(1.0, moved / (elements / rate)) if elements and moved else 1.0
+    if each is None:
+        wide = [*(view for view in takes if view.elements > 1), *gives[:1]]
+        cast = len({view.dtype for view in wide} & _FLOATS) > 1
+        each = _INDEXED + (_CAST_OPERAND * len(wide) if cast else 0.0)
+    moved = moved_bytes(takes, gives) / STREAM
+    return min(1.0, moved / (elements * each)) if elements and moved else 1.0
 
 
 def tapped(takes: Sequence[View], gives: Sequence[View], *, taps: int, what: str) -> float:
@@ -180,7 +205,10 @@ def joined(takes: Sequence[View], gives: Sequence[View], *, dim: int) -> float:
     runs = [prod(view.shape[dim % len(view.shape) :]) * BYTES[view.dtype] for view in pieces if view.shape]
     if all(view.contiguous for view in pieces) and not any(run % _WIDE for run in runs):
         return _JOINED_WIDE
-    return indexed(takes, gives, rate=_JOINED)
+    pixels = dim == 1 and all(view.dense_order == (0, 2, 3, 1) for view in (*pieces, *gives))
+    if pixels and not any(view.shape[1] * BYTES[view.dtype] % _WIDE for view in pieces):
+        return indexed(takes, gives, each=_JOINED_PIXELS)
+    return indexed(takes, gives, each=_JOINED)
 
 
 def by_channel(view: View, what: str) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 - autocast: the lists of `ATen/autocast_mode.h` for CUDA, with the cache of weights that are cast once a region;
 - `scaled_dot_product_attention`: the first kernel that takes the operands (`choose_attention`);
-- dropout: one fused kernel, which keeps its mask (`ATen/native/Dropout.cpp`).
+- dropout: one fused kernel, which keeps its mask (`ATen/native/Dropout.cpp`);
+- `nn.MultiheadAttention` in inference: its own operator (`self_attention`).
 
 Imports torch: only to be imported after `library.require_torch`.
 """
@@ -20,6 +21,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from meshcast.programs.pytorch.autocast_policies import autocast_policy
+from meshcast.programs.pytorch.self_attention import native_self_attention
 from meshcast.programs.stand_ins import standing_in
 
 aten = torch.ops.aten
@@ -43,6 +45,7 @@ def as_on_cuda(*, compiled: bool = False) -> Iterator[Casts]:
         for key in ("CPU", "AutogradCPU"):
             library.impl("scaled_dot_product_attention", _attention, key, allow_override=True)
             library.impl("dropout", _dropout, key, allow_override=True)
+            library.impl("_native_multi_head_attention", _self_attention, key, allow_override=True)
         stack.enter_context(_regions(casts))
         asked = sys.modules.get("transformers.utils.import_utils")
         if asked is not None and hasattr(asked, "is_fake_tensor"):
@@ -152,6 +155,10 @@ def _regions(casts: Casts) -> Iterator[None]:
 
     with standing_in(region, __init__=made, __enter__=entered, __exit__=left):
         yield
+
+
+def _self_attention(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    return native_self_attention(choose_attention, *args, **kwargs)
 
 
 def _dropout(x: Any, p: float, train: bool) -> Any:

@@ -20,9 +20,11 @@ from meshcast.programs.pytorch.code_shapes import (
     FUNCTION_START,
     FUSED_CHUNK_CYCLES,
     FUSED_LISTS,
+    JOINED_DIMS,
     LISTS,
     PLACES_START,
     PLANE,
+    RESIZED_PIXELS,
     ROLLED,
     STREAM,
     UNROLLED,
@@ -98,8 +100,23 @@ def _dropout(op: AtenOp) -> Iterator[Launch]:
 
 
 def _joined(op: AtenOp) -> Iterator[Launch]:
-    share = joined(op.takes, op.gives, dim=int(op.told.get("dim", 0)))
-    yield replace(pointwise(op.name, _read(op), op.gives, ("select",)), share=share, extra=PLACES_START)
+    """One kernel, or a copy of each piece where they have several dtypes or too many dimensions (`cat_out_cuda`, `Shape.cu`).
+
+    A stack along any dimension but one behind the last is joined as its pieces are, and seen in another shape (`at::stack`).
+    """
+    pieces = [view for view in op.takes if view.elements]
+    dim = int(op.told.get("dim", 0))
+    behind = op.name == "stack" and dim % len(op.gives[0].shape) == len(op.gives[0].shape) - 1
+    dims = max((len(view.shape) for view in pieces), default=0) + behind
+    if len(pieces) > 1 and dims <= JOINED_DIMS and len({view.dtype for view in pieces}) == 1:
+        share = joined(op.takes, op.gives, dim=dim)
+        yield replace(pointwise(op.name, _read(op), op.gives, ("select",)), share=share, extra=PLACES_START)
+        return
+    if len(pieces) == 1:
+        yield pointwise(op.name, pieces, op.gives, ("select",))
+        return
+    for piece in pieces:
+        yield _copied_into(piece, op.gives[0])
 
 
 def _rolled(op: AtenOp) -> Iterator[Launch]:
@@ -120,15 +137,20 @@ def _padded(op: AtenOp) -> Iterator[Launch]:
 def _into_part(op: AtenOp) -> Iterator[Launch]:
     """Zeros, and a copy into a part of them."""
     yield pointwise("fill", (), op.gives, ())
-    small = op.takes[0]
-    part = View(op.gives[0].storage, small.shape, _strides(small.shape), op.gives[0].dtype)
-    yield Launch(
+    yield replace(_copied_into(op.takes[0], op.gives[0]), extra=0.0)
+
+
+def _copied_into(small: View, whole: View) -> Launch:
+    """A copy into a part of a tensor."""
+    part = View(whole.storage, small.shape, _strides(small.shape), whole.dtype)
+    return Launch(
         name="copy_",
         form="pointwise",
         takes=(small,),
         gives=(part,),
         stages=(Arithmetic(),),
-        share=indexed((small,), (small,)),
+        share=indexed((small,), (part,)),
+        extra=PLACES_START,
     )
 
 
@@ -142,7 +164,9 @@ def _windows(op: AtenOp) -> Iterator[Launch]:
         yield pointwise("fill", (), op.gives, ())
     made = pointwise(op.name, _read(op), op.gives, MOVES.get(op.name, ("add",)))
     moved = bytes_of([*made.takes, *made.gives])
-    if op.name == "_adaptive_avg_pool2d":
+    if op.name == "upsample_bilinear2d" and channels_last(op.takes[0]):
+        yield replace(made, extra=max(0.0, op.gives[0].elements * RESIZED_PIXELS - moved / STREAM))
+    elif op.name == "_adaptive_avg_pool2d":
         planes = math.prod(op.gives[0].shape[:-2])
         yield replace(made, extra=max(0.0, planes * PLANE - moved / STREAM))
     elif "pool" in op.name and "adaptive" not in op.name and not channels_last(op.takes[0]):

@@ -21,7 +21,6 @@ from meshcast.programs.pytorch.code_shapes import (
     MASKED_PAIR,
     PLAIN,
     PLAIN_SHORT,
-    SMALL_BLOCK,
     TF32,
     TURN_START,
     TURNED,
@@ -33,12 +32,14 @@ from meshcast.programs.pytorch.code_shapes import (
 from meshcast.programs.pytorch.eager_rows import channels_last, summing
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
 from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
+from meshcast.programs.pytorch.table_gradients import added_at, embedding_gradient
 
 _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
+_TILE_PIXELS = 128  # that a tile of a product takes
 _SHORT = 64  # sums of a product, which fill no pipeline
 _TILE = 32  # the smallest tile of plain cores (`tilesize32x32x8` in profiles)
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
-_INDICES, _INDEX_STEPS = 4, 2  # of a block that adds values at indices; kernels that turn an index into a place
+_COPIES = 1 << 29  # storages of copies that a recording does not know are numbered from here
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
 
 
@@ -48,7 +49,8 @@ def product(op: AtenOp) -> Iterator[Launch]:
     left, right = operands[0], operands[-1]
     for each in (left, right):
         if len(each.shape) > 1 and 1 not in each.strides[-2:] and 1 not in each.shape[-2:]:
-            yield replace(pointwise("copy_for_cublas", (each,), (each,), ()), share=indexed((each,), (each,)))
+            dense = _dense(each, _COPIES + each.storage)
+            yield replace(pointwise("copy_for_cublas", (each,), (dense,), ()), share=indexed((each,), (dense,)))
     told = {
         "batch": math.prod(left.shape[:-2]),
         "m": left.shape[-2] if len(left.shape) > 1 else 1,
@@ -75,6 +77,12 @@ def product(op: AtenOp) -> Iterator[Launch]:
         told={**told, "plain": plain},
         share=share,
     )
+
+
+def _dense(view: View, storage: int) -> View:
+    """A tensor of its own as a view is, its elements one after the other."""
+    strides = tuple(math.prod(view.shape[d + 1 :]) for d in range(len(view.shape)))
+    return View(storage, view.shape, strides, view.dtype)
 
 
 def _plain_share(told: dict[str, Any]) -> float:
@@ -134,15 +142,18 @@ def depthwise(told: Mapping[str, Any]) -> bool:
 
 
 def turned_by_cudnn(told: dict[str, Any], image: View) -> bool:
-    """Whether cuDNN copies images to channels last and back: for windows, and where half precision has rows of odd pixels.
+    """Whether cuDNN copies images to channels last and back: for windows, and in half precision for few pixels of an odd number.
 
-    In fp32 (TF32) it has kernels for channels first too, and takes them for few channels and for small images (DenseNet).
+    Single pixels are products of an image's channels with its pixels: 49 of them (the last stage of ResNets and RegNets) fill no
+    tile unless all images lie one after the other, 169 and more (SqueezeNet) do, and are read two bytes at a time. In fp32 (TF32)
+    it has kernels for channels first too, and takes them for few channels and for small images (DenseNet).
     """
     if channels_last(image) or depthwise(told) or len(image.shape) != 4:
         return False
     if image.dtype not in ("bfloat16", "float16"):
         return not single_pixels(told) and math.prod(told["out"][2:]) >= _LARGE and told["image"][1] >= _MANY
-    return not single_pixels(told) or math.prod(told["out"][2:]) % 2 == 1
+    pixels = math.prod(told["out"][2:])
+    return not single_pixels(told) or (pixels % 2 == 1 and pixels < _TILE_PIXELS)
 
 
 def single_pixels(told: Mapping[str, Any]) -> bool:
@@ -307,41 +318,9 @@ def _picked(op: AtenOp) -> Iterator[Launch]:
     yield Launch(name=op.name, form="gather", takes=op.takes, gives=op.gives)
 
 
-def _embedding_backward(op: AtenOp) -> Iterator[Launch]:
-    """Zeros, then rows added in the order of their indices: sorted first where there are many (`EmbeddingBackwardKernel.cu`)."""
-    yield pointwise("fill", (), op.gives, ())
-    yield Launch(name=op.name, form="scatter", takes=op.takes[:2], gives=op.gives)
-
-
 def _index_put(op: AtenOp) -> Iterator[Launch]:
-    """Values put at indices; where they are added, indices are sorted first and equal ones summed in order.
-
-    `index_put_with_sort_kernel` (`ATen/native/cuda/Indexing.cu`) makes one number of every index (a remainder and a product
-    for each that is given, a sum, a division), numbers them, sorts both, copies values that lie apart, and launches a block
-    for four indices of every slice before the indexed dimensions, however short the slices behind them are.
-    """
-    if not op.told.get("accumulate"):
-        yield from _scattered(op)
-        return
-    values, index = op.takes[-1], op.takes[1]
-    for _ in range(_INDEX_STEPS * (len(op.takes) - 2) + 3):
-        yield pointwise("compute_linear_index", (index,), (index,), ("multiply",))
-    yield Launch(name="radix_sort_pairs", form="sort", takes=(index,), gives=(index,))
-    if not values.contiguous:
-        yield replace(pointwise("copy_", (values,), (values,), ()), share=indexed((values,), (values,)))
-    before = next(
-        (
-            math.prod(values.shape[:d])
-            for d in range(len(values.shape))
-            if values.shape[d:][: len(index.shape)] == index.shape
-        ),
-        1,
-    )
-    slices = values.elements // max(1, before * index.elements)
-    blocks = before * math.ceil(index.elements / _INDICES) * math.ceil(slices / (4 * 32))
-    yield replace(
-        pointwise("indexing_backward_kernel", (values, index), (values,), ("add",)), extra=blocks * SMALL_BLOCK
-    )
+    """Values put, or added, at indices."""
+    yield from added_at(op) if op.told.get("accumulate") else _scattered(op)
 
 
 def _scattered(op: AtenOp) -> Iterator[Launch]:
@@ -365,7 +344,7 @@ LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
         attention,
     ),
     **dict.fromkeys(("embedding", "index", "gather", "index_select"), _picked),
-    "embedding_dense_backward": _embedding_backward,
+    "embedding_dense_backward": embedding_gradient,
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _index_put),
     **dict.fromkeys(("scatter_add", "scatter", "index_add"), _scattered),
     **dict.fromkeys(("sort", "topk"), _sorted),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from meshcast.programs.pytorch.code_shapes import (
     ROWS_BACK_START,
     ROWS_START,
     STREAM,
+    SUM_PLACE,
     SUMMED_COLUMNS,
     TRANSFORMED,
     TWICE_READ,
@@ -87,6 +89,7 @@ def summed(name: str, view: View, dims: tuple[int, ...], gives: tuple[View, ...]
     """A kernel of sums, along rows or down columns, which threads and blocks share as `reduce_shapes` has it."""
     rows = along_rows(view, dims)
     way = _way(view, dims, gives)
+    each = view.elements * SUM_PLACE if rows and _apart(view, dims) else 0.0
     return Launch(
         name=name,
         form="reduce",
@@ -94,9 +97,17 @@ def summed(name: str, view: View, dims: tuple[int, ...], gives: tuple[View, ...]
         gives=gives,
         stages=(Arithmetic(ops=ops, shape=view.shape, reduced=dims),),
         share=REGULAR_ROWS if rows else SUMMED_COLUMNS,
+        extra=max(0.0, each - view.bytes / (REGULAR_ROWS * STREAM)),
         block_cycles=way.rounds * ROUND,
         wait_cycles=way.waits + (wave_cycles(way.blocks) if rows else 0.0),
     )
+
+
+def _apart(view: View, dims: tuple[int, ...]) -> bool:
+    """Whether what is summed lies in several pieces, so that each element's place is worked out: a channel of many images."""
+    order = view.dense_order or tuple(range(len(view.shape)))
+    summed = [d in dims for d in order if view.shape[d] > 1]
+    return sum(now and not before for before, now in itertools.pairwise([False, *summed])) > 1
 
 
 def _rows(

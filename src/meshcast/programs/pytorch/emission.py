@@ -85,7 +85,7 @@ class _ProgramText:
         name = self._functions.setdefault(body, f"k{len(self._functions)}")
         values = [self._value(each) for each in operands]
         made = f"%v{self._count}"
-        code = {"share": round(launch.share, 4)} if launch.share != 1.0 else {}
+        code = {"share": float(f"{launch.share:.4g}")} if launch.share != 1.0 else {}
         code |= {"extra_us": round(launch.extra * 1e6, 3)} if launch.extra else {}
         code |= {"block_cycles": launch.block_cycles} if launch.block_cycles else {}
         code |= {"wait_cycles": launch.wait_cycles} if launch.wait_cycles else {}

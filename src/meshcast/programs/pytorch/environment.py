@@ -157,6 +157,8 @@ def tracing(environment: Any, *, autocast: Any = None) -> Iterator[None]:
         environment,
         autocast_as_written(environment),
         standing_in(torchax.amp, autocast_policy={}),  # `autocast_policies` stands for it
+        # An operator that JAX's tracers do not have, in place of calls that they do (`self_attention`).
+        standing_in(torch.backends.mha, get_fastpath_enabled=lambda: False),
         torch.device("jax"),
     ):
         yield

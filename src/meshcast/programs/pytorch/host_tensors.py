@@ -5,6 +5,8 @@ launched for it, and reading its values waits for nothing. Copies of it to the d
 numbers for the device, wait until the device has done all that it was given before (`memcpy_and_sync` in
 `ATen/native/cuda/Copy.cu`). Every tensor of a recording is a fake one of the CPU, so that calls have to be asked which is meant.
 
+Single numbers that are computed of Python's alone are known, so that a module may cut a tensor at one.
+
 Imports torch: only to be imported after `library.require_torch`.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 _MADE = frozenset(
     {
@@ -26,6 +29,7 @@ _MADE = frozenset(
     }
 )  # fmt: skip
 _OF_NUMBERS = frozenset({torch.tensor})
+_DRAWN = frozenset({torch.rand, torch.randint, torch.randn, torch.randperm, torch.empty})
 _MOVED = frozenset({torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.type_as})
 
 
@@ -42,10 +46,15 @@ class HostTensors(TorchFunctionMode):  # type: ignore[misc]
         self.computing = False
         self._waits = waits
         self._storages: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._numbers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # single ones that are known
 
     def holds(self, tensor: Any) -> bool:
         """Whether a tensor is the host's."""
         return tensor.untyped_storage() in self._storages
+
+    def number(self, tensor: Any) -> Any:
+        """The number that a tensor of the host holds, where it was made of Python's numbers alone; else None."""
+        return self._numbers.get(tensor.untyped_storage())
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -72,7 +81,26 @@ class HostTensors(TorchFunctionMode):  # type: ignore[misc]
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
                 self._storages.add(leaf.untyped_storage())
+        if isinstance(result, torch.Tensor) and result.numel() == 1 and func not in _DRAWN:
+            self._note(func, args, kwargs, result)
         return result
+
+    def _note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Notes what a single number is, where those that it is computed of are known."""
+        leaves, form = pytree.tree_flatten((args, kwargs))
+        known = [
+            self._numbers.get(leaf.untyped_storage()) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
+        ]
+        tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        if any(known[i] is None for i in tensors) or (not tensors and func not in _OF_NUMBERS):
+            return
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            dtypes = [leaf.dtype if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
+            real = [
+                torch.tensor(value, dtype=dtype) if dtype else value for value, dtype in zip(known, dtypes, strict=True)
+            ]
+            real_args, real_kwargs = pytree.tree_unflatten(real, form)
+            self._numbers[result.untyped_storage()] = func(*real_args, **real_kwargs).item()
 
     @contextmanager
     def _on_host(self) -> Iterator[None]:

@@ -33,6 +33,7 @@ from meshcast.programs.pytorch.padded import timed_rows
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
 from meshcast.programs.pytorch.recorded import BYTES, Recording, View
 from meshcast.programs.pytorch.repeats import with_repeats
+from meshcast.programs.pytorch.table_gradients import compiled_gradient
 from meshcast.programs.pytorch.triton_code import (
     POINTWISE_START,
     SUM_START,
@@ -146,6 +147,8 @@ class Compiled:
         first = group.pieces[0]
         if first.kind == "library":
             assert first.op is not None
+            if first.op.name == "embedding_dense_backward" or first.op.told.get("accumulate"):
+                return list(compiled_gradient(first.op, place=first.place, storage=lambda: next(self._partial)))
             left_out = ("nchwToNhwc", "add_bias") if self._channels_last else ("add_bias",)
             return [
                 _compiled_call(launch, channels_last=self._channels_last)

@@ -54,7 +54,7 @@ def require_torch() -> None:
             fix=how_to_install(EXTRA),
         )
     try:
-        with removed_operators_named():
+        with removed_operators_named(), _fast_attention_kept():
             importlib.import_module("torchax")
             importlib.import_module("torchax.decompositions")
     except Exception as error:  # an import of foreign packages may raise anything
@@ -64,6 +64,17 @@ def require_torch() -> None:
             where="torch",
             fix=how_to_install(EXTRA),
         ) from error
+
+
+@contextmanager
+def _fast_attention_kept() -> Iterator[None]:
+    """While torchax is imported, which switches `nn.MultiheadAttention`'s own operator off for the process: it stays as set."""
+    mha = importlib.import_module("torch").backends.mha
+    before = mha.get_fastpath_enabled()
+    try:
+        yield
+    finally:
+        mha.set_fastpath_enabled(before)
 
 
 class _Removed:

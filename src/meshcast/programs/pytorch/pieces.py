@@ -205,6 +205,18 @@ class Pieces:
             self._add("loop", op, place, (op.takes[number],), (takes[number],), shape=shape, name="constant_pad_nd")
         return op if tuple(takes) == op.takes else replace(op, takes=tuple(takes))
 
+    def _without_bias(self, op: AtenOp, place: int) -> AtenOp:
+        """A convolution's gradients but that of its bias, which is a sum like any other (`torch/_inductor/decomposition.py`)."""
+        mask = op.told.get("output_mask")
+        if not isinstance(mask, tuple) or not mask[-1] or not op.gives:
+            return op
+        gradient = op.takes[0]
+        channels = tuple(d for d in range(len(gradient.shape)) if d != 1)
+        self._add(
+            self._channels, op, place, (gradient,), op.gives[-1:], shape=gradient.shape, dims=channels, name="sum_bias"
+        )
+        return replace(op, gives=op.gives[:-1], told={**op.told, "output_mask": (*mask[:-1], False)})
+
     def _with_offsets(self, op: AtenOp) -> AtenOp:
         """A pooling whose indices are bytes, places in the window (`_low_memory_max_pool_with_offsets`), where they are read."""
         if op.name != "max_pool2d_with_indices":
@@ -220,6 +232,8 @@ class Pieces:
         if name.startswith("max_pool2d"):
             op = self._with_offsets(op)
         op = self._with_padding(op, place)
+        if name == "convolution_backward":
+            op = self._without_bias(op, place)
         takes = tuple(view for view in op.takes if view.elements)
         if name in ("fill", "zero") and takes and not self._in_part(op.gives[0]):
             takes = ()
@@ -299,12 +313,14 @@ class Pieces:
             statistics = self._small(2 * shape[1])
             if train:
                 yield self._channels, takes[:1], (statistics, *op.gives[1:]), shape, ("subtract", "multiply"), image
+            # What inference makes of the variance is a loop over channels, which is computed again for every element.
+            of_variance = () if train else ("add", "sqrt", "divide")
             yield (
                 "loop",
                 (*takes, *((statistics,) if train else ())),
                 op.gives[:1],
                 shape,
-                ("subtract", "multiply", "multiply", "add"),
+                ("subtract", *of_variance, "multiply", "multiply", "add"),
                 (),
             )
         elif name in ("native_layer_norm_backward", "_fused_rms_norm_backward"):

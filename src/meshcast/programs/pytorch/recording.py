@@ -24,6 +24,7 @@ from meshcast.programs.pytorch.cuda_choices import Casts, as_on_cuda
 from meshcast.programs.pytorch.host_tensors import HostTensors
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
+from meshcast.programs.stand_ins import standing_in
 
 _NOTHING = frozenset(
     {"lift_fresh", "device", "empty", "empty_like", "empty_strided", "new_empty", "sym_size", "is_same_size"}
@@ -77,10 +78,12 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
             self.ops.append(AtenOp(name="wait", phase=self.phase, takes=(), gives=(), shares=True, waits=True))
 
     def _answer(self, tensor: Any) -> Any:
-        """What the host reads of a tensor without values: of random numbers the middle, of truths yes; else None."""
+        """What the host reads of a tensor without values: its own numbers, the middle of random ones, yes of truths; or None."""
         view = self.view(tensor)
         if self.host is None or not self.host.holds(tensor):
             self.waits()
+        elif (number := self.host.number(tensor)) is not None:
+            return number
         if view.storage in self._drawn:  # such as whether a layer is dropped
             return tensor.dtype != torch.bool and 0.5
         return True if tensor.dtype == torch.bool else None  # such as whether a mask masks nothing
@@ -170,6 +173,16 @@ def _named(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def _each_once(fake: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, which gives one fake for a tensor that is given twice."""
+    made: dict[int, Any] = {}
+
+    def known(value: Any) -> Any:
+        return made.setdefault(id(value), fake(value)) if isinstance(value, torch.Tensor) else value
+
+    return known
+
+
 @contextmanager
 def _on_fakes(module: Any, fake: Callable[[Any], Any]) -> Iterator[None]:
     """While a step is recorded, a module's tensors are fake ones; shared ones stay shared."""
@@ -224,7 +237,7 @@ def record(
         stack.enter_context(mode)
         stack.enter_context(_on_fakes(module, fake))
         casts = stack.enter_context(as_on_cuda(compiled=compiled))
-        given = pytree.tree_map(fake, (args, dict(options.kwargs), tuple(options.targets)))
+        given = pytree.tree_map(_each_once(fake), (args, dict(options.kwargs), tuple(options.targets)))
         notes = stack.enter_context(_CallNotes(casts))
         held = {notes.view(tensor).storage: "parameter" for tensor in module.parameters()}
         held.update({notes.view(tensor).storage: "buffer" for tensor in module.buffers()})
@@ -238,6 +251,8 @@ def record(
             not compiled
         ):  # Inductor makes on the device what a graph makes on the host for it (`move_constructors_to_gpu`)
             notes.host = stack.enter_context(HostTensors(notes.waits))
+            # Modules look for tensors of others' classes before they take a faster way, and would find that mode.
+            stack.enter_context(standing_in(torch.overrides, has_torch_function=lambda _: False))
         broken = _BrokenModules(notes)
         for each in module.modules():
             stack.callback(each.register_forward_pre_hook(notes.called).remove)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from meshcast.programs.pytorch.code_shapes import STREAM, bytes_of
+from meshcast.programs.pytorch.code_shapes import STREAM, moved_bytes
 from meshcast.programs.pytorch.recorded import View
 
 _LANES = 132 * 128 * 1.98e9  # instructions a second of the H200 whose kernels these are: cores and clock
@@ -82,7 +82,7 @@ def pooling_seconds(name: str, elements: int, taps: int, *, places: bool) -> flo
 
 def streaming_share(takes: Sequence[View], gives: Sequence[View], seconds: float) -> float:
     """The share of the memory's rate that a streaming kernel is left by arithmetic of so many seconds."""
-    return min(1.0, bytes_of([*takes, *gives]) / STREAM / seconds) if seconds > 0 else 1.0
+    return min(1.0, moved_bytes(takes, gives) / STREAM / seconds) if seconds > 0 else 1.0
 
 
 def drawing_seconds(elements: int) -> float:

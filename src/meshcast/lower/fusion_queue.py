@@ -12,8 +12,8 @@ it, and what is dear stops where it would have to be computed twice.
 
 A fusion asks for a value at places: where its root is computed, and at every value that an op inside takes elsewhere than element
 by element (slices, broadcasts, reductions). Arithmetic that is asked for at the same places loads its operands once; places count
-for themselves (FusionCalculateUtilizations). `fusion_times` has what a kernel's time is made of. Normalisation diamonds are kernels
-before the queue begins (softmax_rewriter_triton.cc), and take in more than others do (`rows_programs`).
+for themselves (FusionCalculateUtilizations). `fusion_times` has what a kernel's time is made of. Normalisation diamonds are
+kernels before the queue begins (softmax_rewriter_triton.cc), and take in more than others do (`rows_programs`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sums of products with vectors lie as the matrix does, and softmaxes of them go along columns where it lies by position first."""
+"""Sums of products with vectors lie as their matrix does: softmaxes go along columns where that lies by position first."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from meshcast.lower import KernelKind
 from meshcast.lower.step_order import StepOrder
 from tests.lower.programs import kernels, lower_function, spec
 
@@ -154,3 +155,21 @@ def test_joins_of_few_arrays_have_one_result(parts: int, results: list[int]) -> 
 
     found = kernels(lower_function(step, spec(4096, 32 * parts)))
     assert sorted(len(kernel.writes) for kernel in found) == results
+
+
+@pytest.mark.parametrize("summed", [True, False])
+@pytest.mark.parametrize("reshaped", [True, False])
+def test_a_slice_that_a_product_needs_is_handed_on_by_who_else_reads_all_of_it(summed: bool, reshaped: bool) -> None:
+    """XLA's `loop_convert_slice_fusion` and `input_reduce_slice_fusion`: the slice is cut once, in one launch with its reader."""
+
+    def used(x: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+        part = x[:, :768]
+        heads = (part.reshape(8192, 12, 64) if reshaped else part).astype(jnp.float32)
+        return part @ weights, jnp.sum(heads * heads, -1) if summed else heads
+
+    made = kernels(lower_function(used, spec(8192, 2304, dtype="bfloat16"), spec(768, 768, dtype="bfloat16")))
+    assert len(made) == 2
+    (product,) = [kernel for kernel in made if kernel.kind is KernelKind.GEMM]
+    (other,) = [kernel for kernel in made if kernel is not product]
+    assert len(other.writes) == 2
+    assert not set(other.writes).isdisjoint(product.reads)

@@ -61,6 +61,13 @@ class TestFusions:
         assert len(both.writes) == 2
         assert found["n"].reads[0] in both.writes
 
+    def test_an_array_that_a_sum_of_it_hands_on_is_no_normalisation_of_its_rows(self) -> None:
+        """What is as large as the rows stands beside their sums: no row waits for its own sum before it is written."""
+        assert "aside" in self.read("kInput")["both"].flags
+        spread = "  %w = f32[64,64]{1,0} broadcast(%r), dimensions={0}\n  %d = f32[64,64]{1,0} divide(%e, %w)\n"
+        centred = self.SIBLINGS.replace("  ROOT %t", spread + "  ROOT %t").replace("tuple(%r, %e)", "tuple(%r, %d)")
+        assert "aside" not in kernels(lower_hlo(hlo(self.ENTRY.replace("KIND", "kInput"), ADD, centred)))["both"].flags
+
     def test_a_reduction_in_a_loop_fusion_is_no_reduction(self) -> None:
         both = self.read("kLoop")["both"]
         assert both.kind is KernelKind.LOOP_FUSION

@@ -119,6 +119,17 @@ def test_a_donated_argument_holds_the_output() -> None:
     assert (plain.aliased, plain.outputs, plain.temporaries) == (0, 1000, 0)  # the sum is written over value 1
 
 
+def test_a_loop_works_where_a_donated_argument_lies() -> None:
+    """A stack of 5,000 that a loop updates and returns: a copy of it only where it is not handed over."""
+    body = schedule([kernel([10], [12]), update(11, 0, 13)], [10, 11], [12, 13])
+    steps: list[Step] = [kernel([0], [1]), loop(body, 4, [1, 2], [3, 4])]
+    sizes = dict.fromkeys((2, 4, 11, 13), BIG)
+    donated = peak_memory(program(schedule(steps, [0, 2], [3, 4]), sizes=sizes, donated={1: None}))
+    assert (donated.aliased, donated.temporaries) == (5000, 1000)
+    kept = peak_memory(program(schedule(steps, [0, 2], [3, 4]), sizes=sizes))
+    assert kept.peak - donated.peak == 5000
+
+
 def test_a_donor_without_an_output_of_its_type_saves_nothing() -> None:
     steps = [kernel([0], [1])]
     use = peak_memory(program(schedule(steps, [0], [1]), sizes={1: BIG}, donated={0: None}))

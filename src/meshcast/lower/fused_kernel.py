@@ -139,6 +139,8 @@ def fused_kernel(
         packed = kind is KernelKind.TRANSPOSE and element_bytes(tensors[root.results[0]].dtype) < 1
         if packed and not fills_packed_tiles(root, tensors):
             flags |= {"unpacked"}
+    if kind is KernelKind.REDUCTION and len(roots) > 1 and _stands_aside(members, roots, tensors):
+        flags |= {"aside"}
     made = [tensors[value] for op, _ in roots for value in op.results]
     largest = max(made, key=lambda tensor: tensor.elements) if made else None
     return Kernel(
@@ -174,6 +176,16 @@ def fused_kernel(
         redundant_flops=redundant,
         guessed=guessed,
     )
+
+
+def _stands_aside(members: Sequence[Member], roots: Sequence[Member], tensors: Sequence[Tensor]) -> bool:
+    """Whether the largest result of a fusion is no sum, nor made of one: an array that it keeps beside its sums."""
+    summed: set[int] = set()
+    for op, operands in members:
+        if op.cost.kind is OpKind.REDUCE or not summed.isdisjoint(operands):
+            summed.update(op.results)
+    largest = max((value for op, _ in roots for value in op.results), key=lambda value: tensors[value].bytes)
+    return largest not in summed
 
 
 def _stored_bits(product: Op, members: Sequence[Member], tensors: Sequence[Tensor]) -> tuple[int, ...]:

@@ -16,11 +16,13 @@ class FusionCandidate:
     """A fusion on its way: an op and what has been fused into it."""
 
     __slots__ = (
-        "asked", "barred", "copies", "cycles", "elements", "gained", "gains", "loaded", "narrow", "order", "places", "rates",
-        "reads_s", "reduces", "row_cycles", "rows", "seconds", "target", "tiled", "times", "unknown", "written_s",
+        "asked", "barred", "copies", "cycles", "elements", "gained", "gains", "loaded", "moving", "narrow", "order", "places",
+        "rates", "reads_s", "reduces", "root", "row_cycles", "rows", "seconds", "target", "tiled", "times", "unknown",
+        "updates", "written_s",
     )  # fmt: skip
 
     def __init__(self, order: int, elements: int, cycles: float, rates: Rates, written_s: float) -> None:
+        self.root = order  # the place of the op that it ends with
         self.order = order  # by which equal priorities are told apart
         self.elements = elements  # of its result
         self.cycles = cycles
@@ -33,7 +35,11 @@ class FusionCandidate:
         self.rows = 0  # that it goes along, where it is a program of Triton's for rows
         self.reduces = False  # whether it ends with a reduction of rows, which is computed inside such programs alone
         self.tiled = True  # whether it could be one
-        self.target: int | None = None  # what a scatter writes into
+        self.target: int | None = None  # what it ends with writing into
+        self.moving: tuple[
+            int, ...
+        ] = ()  # places of ops inside that move elements, its root left out if that is an update
+        self.updates = 0  # of slices, in place or not
         self.asked: dict[int, float] = {}  # value -> elements that are read of it
         self.places: dict[int, Places] = {}  # of those that are not asked for at the root alone
         self.times: dict[int, float] = {}  # value -> seconds to read it

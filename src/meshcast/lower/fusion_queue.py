@@ -12,10 +12,8 @@ it, and what is dear stops where it would have to be computed twice.
 
 A fusion asks for a value at places: where its root is computed, and at every value that an op inside takes elsewhere than element
 by element (slices, broadcasts, reductions). Arithmetic that is asked for at the same places loads its operands once; places count
-for themselves (FusionCalculateUtilizations). `fusion_times` has what a kernel's time is made of.
-
-Normalisation diamonds are single kernels before the queue begins (softmax_rewriter_triton.cc), and take in more than others
-do (`rows_programs`).
+for themselves (FusionCalculateUtilizations). `fusion_times` has what a kernel's time is made of. Normalisation diamonds are
+kernels before the queue begins (softmax_rewriter_triton.cc), and take in more than others do (`rows_programs`).
 """
 
 from __future__ import annotations
@@ -39,6 +37,7 @@ from meshcast.lower.fusion_times import (
     root_rates,
 )
 from meshcast.lower.growing import is_index
+from meshcast.lower.overwritten_reads import is_overwritten, note_target, take_in
 from meshcast.lower.rows_programs import gain_by_rows, is_tiled, take_in_by_rows
 from meshcast.workload import Op, OpKind, Reduction, Tensor, Window
 
@@ -134,7 +133,7 @@ class _FusionQueue:
             kernel.narrow = root_rates(op, space, self._least, tensors, narrow=True)
         kernel.tiled, kernel.reduces = is_tiled(op, tensors), reduction
         kernel.loaded = self._spoiled.get(place, ORDERLY).alone
-        kernel.target = self._operands[place][0] if kind is OpKind.SCATTER else None
+        note_target(kernel, op, self._operands[place])
         kernel.copies += sum(map(int.__ne__, op.operands, self._operands[place]))  # views between are instructions, too
         asked, places = kernel.asked, kernel.places
         for value in operands:
@@ -295,8 +294,8 @@ class _FusionQueue:
 
     def _gain(self, place: int, kernel: FusionCandidate, value: int, into: FusionCandidate) -> float | None:
         """Seconds that a reader gains if an op is inside it; None where that cannot be."""
-        if into.target is not None and into.target in kernel.asked:
-            return None  # it would be read while it is written (gpu_fusible.cc, CanEmitInputFusedScatter)
+        if into.target is not None and is_overwritten(kernel, value, into, self._ops, self._operands, self._tensors):
+            return None
         if into.rows or kernel.rows or kernel.reduces:
             return gain_by_rows(kernel, value, into, self._sizes)
         asked, times, places = into.asked, into.times, into.places
@@ -357,6 +356,7 @@ class _FusionQueue:
     def _fuse(self, place: int, kernel: FusionCandidate, value: int, reader: int) -> None:
         into = self._kernels[reader]
         into.tiled = into.tiled and kernel.tiled
+        take_in(kernel, into)
         if into.order < len(self._ops):  # the first that is fused into it makes a fusion of it, a new instruction
             self._next += 1
             into.order = self._next

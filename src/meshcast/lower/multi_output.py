@@ -14,7 +14,8 @@ besides its own result. Both kinds need
 - of a maker and its reader: that they take no longer in one kernel (`fusion_times_of_kernels`).
 
 An operand of one element is nothing to share; nor is a value of which each of both reads a part of its own. A single op that is
-no arithmetic (a slice, a concatenation) was never made a fusion, and joins none.
+no arithmetic (a slice, a concatenation) was never made a fusion, and joins none; but a reader of as many elements as a
+slice has may hand the slice on.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _UNFUSED = frozenset(
         "transpose", "dynamic_update_slice", "reshape", "dynamic_gather", "dynamic_pad", "constant",
     }
 )  # fmt: skip
-
+_CUT = frozenset({"slice", "dynamic_slice"})  # of these, what a reader of the same elements hands on
 
 Fused = Callable[[int], "Sequence[Member] | None"]  # a kernel's result -> the ops that it is made of
 
@@ -68,7 +69,8 @@ def merge_outputs(
         fused: The ops of the kernel that makes a value; None where it is not known.
     """
     spaces = [_space(step, tensors) if isinstance(step, Kernel) else 0 for step in steps]
-    if sum(map(bool, spaces)) < 2:
+    joining = sum(map(bool, spaces))
+    if not joining or joining + sum(isinstance(step, Kernel) and _is_cut(step) for step in steps) < 2:
         return list(steps)
     return _OutputMerging(steps, spaces, tensors, outputs, fused).result()
 
@@ -85,6 +87,11 @@ def _space(kernel: Kernel, tensors: Sequence[Tensor]) -> int:
     if 1 < len(kernel.pieces) <= MAX_JOINED:
         return 0
     return tensors[kernel.writes[0]].elements
+
+
+def _is_cut(kernel: Kernel) -> bool:
+    """Whether a kernel is a single slice."""
+    return len(kernel.ops) == 1 and short_name(kernel.ops[0]) in _CUT and len(kernel.writes) == 1
 
 
 class _OutputMerging:
@@ -168,8 +175,12 @@ class _OutputMerging:
 
     def _pass_on(self, maker: int, value: int) -> None:
         """The maker of a value joins one of its readers, and the value is among that one's results."""
-        kernel, space = self._steps[maker], self._spaces[maker]
-        if not space or not isinstance(kernel, Kernel) or kernel.kind is not KernelKind.LOOP_FUSION:
+        kernel = self._steps[maker]
+        if not isinstance(kernel, Kernel) or kernel.kind is not KernelKind.LOOP_FUSION:
+            return
+        # A single slice, too, is written down by a reader of as many elements (IsProducerMultiOutputFusible).
+        space = self._spaces[maker] or (self._tensors[value].elements if _is_cut(kernel) else 0)
+        if not space:
             return
         readers = self._readers.get(value, ())
         alike = [index for index in readers if self._spaces[index] == space]

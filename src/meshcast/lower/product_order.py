@@ -45,7 +45,7 @@ def with_products_order(
     along: dict[int, Reduction] = {}  # a reduction's result -> what it reduces, as it lies
     for op in turned:
         product = products[buffer.get(op.operands[0], op.operands[0])]
-        found = _reductions(op, readers, needed, tensors)
+        found = reductions_behind(op.results[0], op.cost.orders[0], readers, needed, tensors)
         if found:
             gone.add(op.results[0])
             buffer[op.results[0]] = buffer.get(op.operands[0], op.operands[0])
@@ -84,13 +84,25 @@ def _along(op: Op, along: Mapping[int, Reduction]) -> Op:
     return op if geometry is None else replace(op, cost=replace(op.cost, geometry=geometry))
 
 
-def _reductions(
-    transpose: Op, readers: Mapping[int, Iterable[tuple[Op, int]]], needed: Set[int], tensors: Sequence[Tensor]
+def reductions_behind(
+    source: int,
+    places: Sequence[int],
+    readers: Mapping[int, Iterable[tuple[Op, int]]],
+    needed: Set[int],
+    tensors: Sequence[Tensor],
 ) -> dict[int, Reduction]:
-    """The reductions behind a transpose, as they are without it; none where anything else needs the values in order."""
-    shape = tensors[transpose.results[0]].shape
+    """The reductions behind a value, as it lies; none where anything else needs the values in order.
+
+    Args:
+        source: The value, whose order arithmetic on it keeps.
+        places: Where in memory each of its dimensions lies.
+        readers: Who reads a buffer, and as which value.
+        needed: Values that are needed after the block.
+        tensors: Types of all values.
+    """
+    shape = tensors[source].shape
     found: dict[int, Reduction] = {}
-    waiting, seen = [transpose.results[0]], {transpose.results[0]}
+    waiting, seen = [source], {source}
     while waiting:
         value = waiting.pop()
         if value in needed:
@@ -106,7 +118,7 @@ def _reductions(
                     seen.add(op.results[0])
                     waiting.append(op.results[0])
             elif kind is OpKind.REDUCE and isinstance(geometry, Reduction) and len(op.results) == 1:
-                found[op.results[0]] = _as_it_lies(geometry, transpose.cost.orders[0])
+                found[op.results[0]] = _as_it_lies(geometry, places)
             else:
                 return {}
     return found

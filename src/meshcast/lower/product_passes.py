@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshcast.lower.cut_operands import CUT, with_cut_operands
 from meshcast.lower.draft import BlockDraft
 from meshcast.lower.product_order import with_products_order
+from meshcast.lower.summed_orders import with_orders_of_sums
 from meshcast.lower.swapped_products import with_swapped_products
 from meshcast.lower.turned_operands import with_turned_operands
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
@@ -56,8 +57,10 @@ def has_vector_products(draft: BlockDraft) -> bool:
 
 
 def sum_vector_products(draft: BlockDraft) -> None:
-    """`with_summed_vectors`."""
-    draft.ops = with_summed_vectors(draft.ops, draft.values, draft.program.aliases.transposed)
+    """`with_summed_vectors`, behind `with_orders_of_sums`."""
+    known = draft.program.aliases
+    draft.ops = with_orders_of_sums(draft.ops, draft.kept, draft.buffer, known.views, draft.values.tensors)
+    draft.ops = with_summed_vectors(draft.ops, draft.values, known.transposed)
 
 
 def may_cut_operands(draft: BlockDraft) -> bool:

@@ -5,7 +5,7 @@ assignment makes them:
 
 - an in-place update and its target;
 - a loop's initial value, the carried value inside, and the result. The initial value is copied first when it is still
-  needed or is not ours to overwrite, and a value the loop only passes through is never copied;
+  needed or is not ours to overwrite, as a donated argument is, and a value the loop only passes through is never copied;
 - a carried value and the next iteration's, unless the old one is still read when the new one is written: then the new
   one has a buffer of its own until the iteration ends;
 - an elementwise pass and an operand of the same size that dies there, if that is all its kernel returned: XLA:GPU looks
@@ -137,6 +137,7 @@ class _Lifetimes:
         self._needs = needs
         self._tensors = tensors
         self._aliases = aliases
+        self._donated = frozenset(aliases.values())
         self._device = device
         self._on_tpu = device is not None and device.kind == "tpu"
         self._single: set[int] = set()  # values that are all their kernel returns: others may be written over them
@@ -228,7 +229,7 @@ class _Lifetimes:
         """The buffers that a step's results are written into, where those exist already."""
         if isinstance(step, LoopStep):
             found: dict[int, LiveBuffer] = {}
-            free = {v for v in dying if not live[v].held}
+            free = {v for v in dying if not live[v].held or v in self._donated}
             body = step.body
             for operand, result, before, after in zip(step.reads, step.writes, body.inputs, body.outputs, strict=False):
                 if operand in live and (before == after or operand in free):

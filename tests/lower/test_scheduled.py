@@ -236,6 +236,46 @@ class TestCollectives:
         assert plan(program.schedule, reorder=False).before == ((), (0,), (0, 1))
 
 
+class TestStartedCopies:
+    """What a loop steps through, copied ahead of its reader."""
+
+    SLICED = """%fused_slice (p: f32[12,64,64], q: s32[]) -> f32[1,64,64] {
+  %p = f32[12,64,64]{2,1,0} parameter(0)
+  %q = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  ROOT %part = f32[1,64,64]{2,1,0} dynamic-slice(%p, %q, %zero, %zero), dynamic_slice_sizes={1,64,64}
+}
+"""
+    ENTRY = """  %a = f32[12,64,64]{2,1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %b = f32[64,64]{1,0} parameter(2)
+  %s = ((f32[12,64,64]{2,1,0}, s32[]), f32[1,64,64]{2,1,0}, u32[]) fusion-start(%a, %i), kind=kLoop, calls=%fused_slice
+  %n = f32[64,64]{1,0} negate(%b)
+  %d = f32[1,64,64]{2,1,0} fusion-done(%s)
+  %m = f32[1,64,64]{2,1,0} negate(%d)
+  ROOT %out = (f32[64,64]{1,0}, f32[1,64,64]{2,1,0}) tuple(%n, %m)"""
+    FETCHED = """  %a = f32[64,64]{1,0:S(5)} parameter(0)
+  %b = f32[64,64]{1,0} parameter(1)
+  %s = (f32[64,64]{1,0}, f32[64,64]{1,0:S(5)}, u32[]) copy-start(%a)
+  %n = f32[64,64]{1,0} negate(%b)
+  %d = f32[64,64]{1,0} copy-done(%s)
+  ROOT %m = f32[64,64]{1,0} add(%n, %d)"""
+
+    def test_a_gpu_takes_them_in_turn(self) -> None:
+        text = hlo(self.ENTRY, self.SLICED)
+        run = lower_hlo(text).on("h200")
+        assert list(kernels(run.lowered)) == ["s", "n", "m"]
+        assert "beside" not in kernels(run.lowered)["s"].flags
+        assert run.timeline.duration >= sum(run.kernels[kernel].time for kernel in kernels(run.lowered).values())
+
+    def test_what_comes_from_the_host_is_copied_beside(self) -> None:
+        assert "beside" in kernels(lower_hlo(hlo(self.FETCHED)))["s"].flags
+
+    def test_a_tpu_copies_them_beside(self) -> None:
+        found = kernels(lower_hlo(hlo(self.ENTRY, self.SLICED), backend="xla-tpu"))
+        assert "beside" in found["s"].flags
+
+
 @pytest.mark.parametrize(
     ("sides", "shape", "apart"),
     [

@@ -73,6 +73,7 @@ from meshcast.estimate.power import Values as Values
 from meshcast.estimate.power import ValueShares as ValueShares
 from meshcast.estimate.power import power_limit as power_limit
 from meshcast.estimate.power import settled_clock as settled_clock
+from meshcast.estimate.power import settled_part as settled_part
 from meshcast.estimate.profiled.carried import carried_kernels as carried_kernels
 from meshcast.estimate.profiled.carried import carried_note as carried_note
 from meshcast.estimate.profiled.estimator import Profiled as Profiled

@@ -34,6 +34,11 @@ from meshcast.hardware import Device
 # 8192^2 without a pause settle an H200 at 0.76. Far below that voltage meets its floor, and the law of `E(s)` ends.
 LOWEST_CLOCK = 0.4
 
+# Seconds of back-to-back runs in which what the cap takes comes down on a program by 1 - 1/e. Twelve steps and prompts that their
+# cap slows were averaged over 0.6 s on an H200, and lay halfway from their busy time in a short profile to what they settle at
+# (0.08 to 0.68 of the way, 0.49 in the middle; data/measured/h200-later-models); averages over 0.1 s are near the busy time.
+SETTLING_S = 0.9
+
 Number = TypeVar("Number", float, Array)
 # What a program's arrays hold: numbers whose bits look random, normally distributed ones (weights and activations in training),
 # random ones with zeros for half of them (behind a ReLU), or one number throughout.
@@ -139,6 +144,11 @@ def settled_clock(draw: PowerDraw, counts: Array, device: Device, clocks: Clocks
     return by_point(  # type: ignore[no-any-return]
         lambda seconds: _settled_clock(draw, counts, device, clocks, seconds), rest
     )
+
+
+def settled_part(seconds: float) -> float:
+    """How far a program that ran so long has come from its burst to the clock that its cap leaves: `1 - exp(-t / tau)`."""
+    return 1.0 - math.exp(-seconds / SETTLING_S)
 
 
 def power_limit(law: PowerLaw, device: Device, clocks: Clocks) -> tuple[float, float]:

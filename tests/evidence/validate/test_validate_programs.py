@@ -88,6 +88,29 @@ def test_memory_and_energy_are_compared(folder: Path) -> None:
     assert add.energy.measured == pytest.approx(0.2 - 116 * 1e-3)
 
 
+def test_averages_over_half_a_second_are_on_their_way_to_the_power_cap(tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    large = DOT.replace("1024", "8192")  # a product that the cap of an H200 slows
+    (tmp_path / "programs" / "product.mlir").write_text(large)
+    told = OPTIONS.having(fidelity="analytical", lowering="modelled")
+
+    def predicted(runs: int | None, group: str = "llm") -> ProgramRow:
+        line = row("product", group, wall_us=1600.0, busy_us=1540.0, **({"iters": runs} if runs else {}))
+        (tmp_path / "measurements.jsonl").write_text(json.dumps(line))
+        return next(iter(validate_programs(read_measured_programs(tmp_path), told)))
+
+    burst, short, half_a_second, long = (predicted(runs).predicted for runs in (None, 60, 375, 100_000))
+    assert burst is not None
+    assert short is not None
+    assert half_a_second is not None
+    assert long is not None
+    assert short == pytest.approx(burst, rel=0.01)  # what the host leads by is in it
+    assert burst < half_a_second < long
+    # 1 - exp(-0.6 / 0.9) of the way
+    assert (half_a_second - burst) / (long - burst) == pytest.approx(0.487, abs=0.02)
+    assert predicted(375, group="gemm").predicted == predicted(None, group="gemm").predicted  # held against busy time
+
+
 def test_a_row_that_fails_is_named_and_counted(folder: Path) -> None:
     broken = rows_of(folder)[2]
     assert broken.predicted is None

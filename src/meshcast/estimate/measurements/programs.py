@@ -73,6 +73,11 @@ class MeasuredProgram:
         return self.wall_us if self.whole_model else self.busy_us
 
     @property
+    def averaged_s(self) -> float:
+        """Seconds without a pause that the time of a whole model is an average over; 0 where the row does not say."""
+        return self.runs * self.wall_us * 1e-6 if self.whole_model and self.runs and self.wall_us else 0.0
+
+    @property
     def time_name(self) -> str:
         """The measurement's field that `time_us` is."""
         return "wall_us" if self.whole_model else "busy_us"

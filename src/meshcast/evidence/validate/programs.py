@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from meshcast.base import MeshcastError, safe_starts
-from meshcast.estimate import ONE_OP_GROUPS, MeasuredProgram, idle_watts, is_fitted
+from meshcast.estimate import ONE_OP_GROUPS, MeasuredProgram, idle_watts, is_fitted, settled_part
 from meshcast.hardware import resolve
 from meshcast.jobs import predict
 from meshcast.options import Options, chosen_estimators
@@ -22,6 +22,7 @@ from meshcast.results import Prediction
 T = TypeVar("T")
 R = TypeVar("R")
 UNIT = "us"
+UNSETTLED = 0.25  # of the way to the clock that the power cap leaves: runs of a quarter of a second have come so far
 # Programs a worker takes at a time: large enough to hide the hand-over, small enough for rows to stream.
 _CHUNK = 4
 
@@ -155,10 +156,12 @@ def validate_program(program: MeasuredProgram, options: Options, idle: float) ->
     if program.time_us is None:
         return failed(why=f"unmeasured: no {program.time_name}")
     try:
-        # Times were measured on short runs of a cool card, energies on long runs under the power cap.
+        # Times were measured on short runs of a cool card, energies on long runs under the power cap, which averages over half a
+        # second are on their way to.
         told = options.having(indices=program.indices or options.program.indices)
         prediction = predict(program.path, told, clocks="burst")
-        long_run = predict(program.path, told, clocks="sustained") if program.energy else prediction
+        longer = program.energy or settled_part(program.averaged_s) > UNSETTLED
+        long_run = predict(program.path, told, clocks="sustained") if longer else prediction
     except Exception as error:  # ours or a bug: named in the row, so that the others are still judged
         return failed(why=why_failed(error))
     reason = why_untimed(prediction)
@@ -183,8 +186,10 @@ def why_untimed(prediction: Prediction) -> str | None:
 
 
 def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction, idle: float) -> ProgramRow:
-    assert prediction.step_time_s is not None
-    low, high = prediction.interval_s or (prediction.step_time_s, prediction.step_time_s)
+    settled = settled_part(program.averaged_s) if long_run is not prediction else 0.0
+    step, low, high = (
+        (1 - settled) * short + settled * long for short, long in zip(_times(prediction), _times(long_run), strict=True)
+    )
     # An average over a few runs that are waited for holds its share of the host's lead (`simulate.standstill`).
     lead = (prediction.lead_s or 0.0) / program.runs if program.runs and program.whole_model else 0.0
     joules = program.energy_j(idle)
@@ -192,7 +197,7 @@ def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction,
         id=program.id,
         group=program.group,
         measured=program.time_us,
-        predicted=(prediction.step_time_s + lead) * 1e6,
+        predicted=(step + lead) * 1e6,
         low=(low + lead) * 1e6,
         high=(high + lead) * 1e6,
         kernels=prediction.kernels,
@@ -200,6 +205,12 @@ def _row(program: MeasuredProgram, prediction: Prediction, long_run: Prediction,
         energy=_pair(long_run.energy_j, joules),
         sustained=_pair((long_run.step_time_s or 0.0) * 1e6, program.sustained_us),
     )
+
+
+def _times(prediction: Prediction) -> tuple[float, float, float]:
+    """A prediction's step and the ends of its interval."""
+    assert prediction.step_time_s is not None
+    return prediction.step_time_s, *(prediction.interval_s or (prediction.step_time_s, prediction.step_time_s))
 
 
 def _pair(predicted: float | None, measured: float | None) -> Pair | None:

@@ -22,8 +22,8 @@ from meshcast.lower.kernel import Lowering as Lowering
 from meshcast.lower.kernel import Recency as Recency
 from meshcast.lower.kernel import Schedule as Schedule
 from meshcast.lower.kernel import Step as Step
-from meshcast.lower.kernel import short_name as short_name
 from meshcast.lower.kernel_dependencies import dependencies as dependencies
+from meshcast.lower.kernel_flags import short_name as short_name
 from meshcast.lower.laid_out_images import HALOED as HALOED
 from meshcast.lower.laid_out_images import wanted_image as wanted_image
 from meshcast.lower.loop_turns import loop_entries as loop_entries

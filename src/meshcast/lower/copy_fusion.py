@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from meshcast.lower.fused_kernel import merged
 from meshcast.lower.fusion_times import MAX_VALUES
-from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step, short_name
+from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step
+from meshcast.lower.kernel_flags import short_name
 from meshcast.lower.rewriting import with_inner_blocks
 
 COPY = ("copy",)  # the ops of a copy kernel

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from meshcast.base import copier
 from meshcast.lower.access import Member, Transposes, cuts, fetched_shares
 from meshcast.lower.fusion_rules import IN_PLACE
-from meshcast.lower.kernel import Kernel, KernelKind, flags_of
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.kernel_flags import flags_of
 from meshcast.lower.rewriting import fills_packed_tiles, turns
 from meshcast.workload import Attention, Indexed, Op, OpKind, Tensor, element_bytes
 

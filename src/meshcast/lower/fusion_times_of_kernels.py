@@ -8,7 +8,8 @@ element). Functions that take long then stay in a kernel of their own: a softplu
 from __future__ import annotations
 
 from meshcast.lower.fusion_times import BYTES_PER_S, LAUNCH_S, arithmetic_rate, kernel_seconds, named_cycles, rates_of
-from meshcast.lower.kernel import Kernel, KernelKind, short_name
+from meshcast.lower.kernel import Kernel, KernelKind
+from meshcast.lower.kernel_flags import short_name
 from meshcast.lower.reduction_grids import reduction_grid
 from meshcast.workload import Reduction
 

@@ -28,8 +28,9 @@ from meshcast.lower.asked_again import AskedValues, asked_of
 from meshcast.lower.fused_kernel import merged, without_results
 from meshcast.lower.fusion_times import MAX_VALUES
 from meshcast.lower.fusion_times_of_kernels import is_slower_repeated, is_slower_together
-from meshcast.lower.kernel import Kernel, KernelKind, Step, short_name
+from meshcast.lower.kernel import Kernel, KernelKind, Step
 from meshcast.lower.kernel_dependencies import dependencies
+from meshcast.lower.kernel_flags import short_name
 from meshcast.lower.rewriting import LAID_OUT_ANEW
 from meshcast.lower.step_order import StepOrder
 from meshcast.workload import Reduction, Tensor

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.lower.fused_kernel import merged
-from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step, short_name
+from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step
+from meshcast.lower.kernel_flags import short_name
 from meshcast.lower.rewriting import with_inner_blocks
 
 _CUT, _UPDATED = "dynamic_slice", "dynamic_update_slice"

@@ -24,8 +24,7 @@ def test_each_layer_that_is_kept_saves_its_forward_pass_and_costs_its_memory() -
 
 
 def test_stacks_are_cut_where_layers_are_kept() -> None:
-    sizes = {"dim": 64, "heads": 4, "kv_heads": 4, "ffn": 128, "window": 32, "global_every": 3}
-    config = DecoderConfig(layers=8, recomputed=4, **sizes)
+    config = DecoderConfig(layers=8, recomputed=4, dim=64, heads=4, kv_heads=4, ffn=128, window=32, global_every=3)
     found = [(stack.name, stack.count, len(stack.windows), stack.kept) for stack in config.stacks()]
     assert found == [("layers", 1, 3, False), ("kept_layers", 1, 3, True), ("last_layers", 1, 2, True)]
     assert [stack.remat("full") for stack in config.stacks()] == ["full", "none", "none"]

@@ -490,6 +490,17 @@ def test_a_token_goes_to_each_host_once_where_a_dispatcher_does_that() -> None:
     assert any("no dispatcher is told" in each for each in plain.assumptions)
 
 
+def test_capped_scores_are_no_reason_to_refuse_a_run_that_was_run() -> None:
+    found = target(model="gemma2-27b", counts={"seq": 4096, "gbs": 16}, attention="cudnn", framework="nemo")
+    assert found.model is not None
+    assert found.model.settings["attention_cap"] == 0.0
+    assert found.plan["attention"] == "flash"
+    assert any("without caps" in each for each in found.assumptions)
+    on_tpus = target(model="gemma2-27b", counts={"seq": 4096, "gbs": 16}, device="tpu-v5p", framework="maxtext")
+    assert on_tpus.model is not None
+    assert "attention_cap" not in on_tpus.model.settings
+
+
 def test_a_policy_that_nobody_knows_is_the_stack_s_habit() -> None:
     found = target(recompute="policy:abacus")
     assert found.plan["remat"] == "none"

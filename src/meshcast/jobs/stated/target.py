@@ -14,7 +14,7 @@ from meshcast.jobs.stated.parallelism import PlanWords, plan_of, plan_text
 from meshcast.jobs.stated.run import BATCH, StatedRun
 from meshcast.jobs.stated.shapes import RunModel, model_of
 from meshcast.jobs.stated.software import overlap_of, stack_of
-from meshcast.jobs.stated.systems import system_of
+from meshcast.jobs.stated.systems import RunSystem, system_of
 from meshcast.options import Stack
 
 UNKNOWN = "not understood"
@@ -117,6 +117,9 @@ def run_target(run: StatedRun) -> RunTarget:
             "a recurrent layer is one call of the host, as cuDNN's are: its turns are launched as a graph's are"
         )
         stack = replace(stack, host=replace(stack.host, graphs=True))
+    if model and stack and system and _caps_fused_scores(model, stack, system):
+        found.assumes("without caps on scores: in a fused kernel, as FlashAttention-2 has them, they cost little")
+        model = replace(model, settings={**model.settings, "attention_cap": 0.0})
     devices = run.devices
     batch = run.counts.get(BATCH, 0)
     plan, filled = plan_of(run, model, stack, system, found) if model and stack and system else ({}, batch)
@@ -143,6 +146,12 @@ def run_target(run: StatedRun) -> RunTarget:
         contradictions=tuple(dict.fromkeys(found.contradictions)),
         values="zeros" if run.extra.replayed else "normal",
     )
+
+
+def _caps_fused_scores(model: RunModel, stack: Stack, system: RunSystem) -> bool:
+    """Whether a run's fused attention squashes scores (Gemma 2), of which the modelled kernels of GPUs know nothing."""
+    capped = bool(getattr(model.config, "attention_cap", 0.0)) and model.planned
+    return capped and stack.attention != "plain" and system.cluster.device.kind == "gpu"
 
 
 def unknown_target(devices: int, missing: tuple[str, ...]) -> RunTarget:

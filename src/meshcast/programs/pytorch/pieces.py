@@ -313,14 +313,12 @@ class Pieces:
             statistics = self._small(2 * shape[1])
             if train:
                 yield self._channels, takes[:1], (statistics, *op.gives[1:]), shape, ("subtract", "multiply"), image
-            # What inference makes of the variance is a loop over channels, which is computed again for every element.
-            of_variance = () if train else ("add", "sqrt", "divide")
             yield (
                 "loop",
                 (*takes, *((statistics,) if train else ())),
                 op.gives[:1],
                 shape,
-                ("subtract", *of_variance, "multiply", "multiply", "add"),
+                ("subtract", "multiply", "multiply", "add"),
                 (),
             )
         elif name in ("native_layer_norm_backward", "_fused_rms_norm_backward"):

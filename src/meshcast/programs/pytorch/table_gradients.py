@@ -4,8 +4,8 @@
   whose blocks go through all of them one after the other. More are sorted, eight bits of their 64 a pass; rows of one index are
   cut into parts of ten, summed, and the parts of an index summed; where an index has many parts they are added by atomics
   instead. Sums are fp32 whatever the values are.
-- `index_put` with `accumulate` (`Indexing.cu`): indices become one number each, are sorted by as many bits as there are rows,
-  and equal ones are summed in order.
+- `index_put` with `accumulate` (`Indexing.cu`): indices become one number each, are sorted by as many bits as slices of
+  the whole tensor want, and equal ones are summed in order.
 - Inductor adds all of it by atomics to zeros in fp32 (`embedding_dense_backward` in `torch/_decomp/decompositions.py`), and
   casts.
 
@@ -93,10 +93,6 @@ def added_at(op: AtenOp) -> Iterator[Launch]:
     values, index = op.takes[-1], op.takes[1]
     for _ in range(_INDEX_STEPS * (len(op.takes) - 2) + 3):
         yield pointwise("compute_linear_index", (index,), (index,), ("multiply",))
-    rows = max(2, op.gives[0].elements // max(1, values.elements // max(1, index.elements)))
-    yield from radix_sort(index, math.ceil(math.log2(rows)))
-    if not values.contiguous:
-        yield replace(pointwise("copy_", (values,), (values,), ()), share=indexed((values,), (values,)))
     before = next(
         (
             math.prod(values.shape[:d])
@@ -106,6 +102,9 @@ def added_at(op: AtenOp) -> Iterator[Launch]:
         1,
     )
     slices = values.elements // max(1, before * index.elements)
+    yield from radix_sort(index, math.ceil(math.log2(max(2, op.gives[0].elements // max(1, slices)))))
+    if not values.contiguous:
+        yield replace(pointwise("copy_", (values,), (values,), ()), share=indexed((values,), (values,)))
     blocks = before * math.ceil(index.elements / _INDICES) * math.ceil(slices / (4 * 32))
     least = _SMALL_STRIDE if slices < 32 and before == 1 else 0.0
     yield replace(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +21,10 @@ from meshcast.cli.validate_plans import plans_command
 from meshcast.cli.validate_runs import runs_command
 from meshcast.cli.validate_sets import sets_command
 from meshcast.cli.validate_torch import torch_command
+
+if TYPE_CHECKING:
+    from meshcast.estimate import MeasuredProgram
+    from meshcast.options import Options
 
 app = typer.Typer(
     help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -51,6 +56,10 @@ def programs_command(
     halves: Annotated[
         bool, typer.Option("--halves", help="Also the half that fits are made on and the held-out one, apart.")
     ] = False,
+    kinds: Annotated[
+        bool,
+        typer.Option("--kinds", help="Times of kernels by kind instead: which are off by most, over all programs."),
+    ] = False,
     limit: flags.FirstRows = None,
     jobs: flags.Jobs = 1,
     indices: flags.Indices = "uniform",
@@ -65,6 +74,9 @@ def programs_command(
     indices' spread is predicted with that one, the others with --indices. The exit code is 0 when
     the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows done
     so far and exits with 130.
+
+    With --kinds the kernels of rows that have them are put side by side, by their names without numbers and by class;
+    kernels are those of the optimized HLO beside a program where it was kept.
     """
     from meshcast.estimate import read_measured_programs
     from meshcast.evidence import accuracy_page, print_summary, read_peers, summarise, validate_programs
@@ -73,6 +85,9 @@ def programs_command(
     programs = read_measured_programs(folder, groups=group or (), limit=limit)
     peers = read_peers(folder)
     options = Options(on=on, fidelity=fidelity, profile=profile, indices=indices, lowering=lowering, levers=False)
+    if kinds:
+        _by_kind(programs, options, jobs, json=json)
+        return
     found = validate_programs(programs, options, jobs=jobs)
     rows, interrupted = judged(found, len(programs), "programs", json=json)
     summary = summarise(rows, peers, not_run=len(programs) - len(rows), halves=halves)
@@ -83,6 +98,14 @@ def programs_command(
         )  # fmt: skip
         write_whole(markdown, page)
     end_judgement(summary.to_json(), lambda: print_summary(summary), json=json, interrupted=interrupted)
+
+
+def _by_kind(programs: Sequence[MeasuredProgram], options: Options, jobs: int, *, json: bool) -> None:
+    from meshcast.evidence import KindsSummary, print_kinds, validate_kinds
+
+    rows, interrupted = judged(validate_kinds(programs, options, jobs=jobs), len(programs), "programs", json=json)
+    summary = KindsSummary(rows=tuple(rows))
+    end_judgement(summary.to_json(), lambda: print_kinds(summary), json=json, interrupted=interrupted)
 
 
 def _sources(on: str, fidelity: str, profile: str | None) -> tuple[str, ...]:

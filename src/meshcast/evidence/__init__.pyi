@@ -42,6 +42,9 @@ from meshcast.evidence.validate.compiled import COMPILED_KIND as COMPILED_KIND
 from meshcast.evidence.validate.compiled import validate_compiled as validate_compiled
 from meshcast.evidence.validate.intervals import fit_intervals as fit_intervals
 from meshcast.evidence.validate.intervals import interval_toml as interval_toml
+from meshcast.evidence.validate.kinds import KindsSummary as KindsSummary
+from meshcast.evidence.validate.kinds import print_kinds as print_kinds
+from meshcast.evidence.validate.kinds import validate_kinds as validate_kinds
 from meshcast.evidence.validate.lowering import LoweringSummary as LoweringSummary
 from meshcast.evidence.validate.lowering import print_lowering as print_lowering
 from meshcast.evidence.validate.lowering import validate_lowering as validate_lowering

@@ -258,8 +258,8 @@ class _Scheduled:
         """Whether a launch that nobody waits for at its place takes its turn among the kernels all the same.
 
         XLA:GPU starts copies of a loop's slices and stacks early (`fusion-start`). They move memory that kernels use, too, and
-        are nodes of the same CUDA graph: on an H200 of 4 to 27 ms of such copies in steps of language models 1 to 3 % ran while
-        another kernel did (`memcpy128`, `loop_dynamic_update_slice_fusion` in `busy_us` of nine programs of `groundtruth/h200`).
+        are nodes of the same CUDA graph: of 7 to 38 ms of such copies in steps of seven models on an H200 1 to 3 % at most ran
+        while another kernel did (what kernels take in all less `busy_us`, beside `memcpy` and stack updates, `groundtruth/h200`).
         What a copy engine fetches from elsewhere (`copy-start`) does run beside.
         """
         return self._library and bool(launch.fusion)

@@ -15,6 +15,7 @@ from meshcast.explore.evaluating import evaluate
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Tally
 from meshcast.explore.together import evaluate_many
+from meshcast.jobs import resolve_job
 from tests.explore.test_retiming import PLANS, asked, forgotten, told
 
 RANGES = {
@@ -102,7 +103,6 @@ def test_one_job_is_made_for_all_points(plan: str, monkeypatch: pytest.MonkeyPat
         made.append(given)
         return resolve_job(*given, **more)
 
-    resolve_job = evaluating.resolve_job
     monkeypatch.setattr(evaluating, "resolve_job", counted)
     points = [asked(plan, {"memory.bandwidth": f"{3 + number / 8}TB/s"}) for number in range(12)]
     found = evaluate_many(points)

@@ -164,7 +164,7 @@ def test_unsigned_storage_keeps_its_sign() -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ("!quant.uniform<i3:f32, 0.5>", "no integer of 2 to 32 bits"),
+        ("!quant.uniform<i3:f32, 0.5>", "no integer of 2, 4, 8, 16 or 32 bits"),
         ("!quant.uniform<i8:i32, 0.5>", "no float"),
         ("!quant.uniform<i8:f32, -0.5>", "must be positive"),
         ("!quant.uniform<i8:f32, 0.5:200>", "zero point 200"),

@@ -52,7 +52,7 @@ def quantised_type(text: str) -> QuantisedType:
     storage, colon, rest = cut(inner[:-1].strip(), ":")
     kind = _STORAGE.fullmatch(storage.strip())
     if kind is None or not colon:
-        raise ValueError(f"{text!r}: {storage.strip()!r} is no integer of 2 to 32 bits to store values in")
+        raise ValueError(f"{text!r}: {storage.strip()!r} is no integer of 2, 4, 8, 16 or 32 bits to store values in")
     expressed, _, scales = cut(rest, ",")
     number = _EXPRESSED.fullmatch(expressed.strip())
     if number is None:

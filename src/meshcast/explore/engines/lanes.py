@@ -80,9 +80,9 @@ class Lanes:
         self._until = [0.0] * count  # when each should be done with what it does
         self._since = [0.0] * count  # when each had nothing to do last
         self._sizes: dict[str, int] = {}  # works of a family's next bundle
-        self._paces: dict[str, float] = {}  # seconds of one of its latest works
+        self._most = 1  # the largest of these sizes so far
+        self._paces: dict[str, float] = {}  # seconds of one of a family's latest works
         self._under_way: Counter[str] = Counter()  # works of a family that somebody does
-        self._most = 1  # the largest of them
 
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer, as they come; works are taken from their source as lanes become free."""

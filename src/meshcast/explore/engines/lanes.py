@@ -211,8 +211,8 @@ class Lanes:
     def _share(self, family: str, left: int) -> int:
         """A lane's share of the last works of a family.
 
-        What others do of it by now is theirs where all of it is done within a bundle's time: halves of what is left, and halves
-        of those, would pay for a bundle each.
+        Where what is left takes no longer than a bundle, works that other lanes have in hand count as theirs, so that each lane
+        gets one more bundle: halves of what is left, and halves of those, would each pay for a bundle of their own.
         """
         quick = self._paces.get(family, math.inf) * left <= BUNDLE_S
         return math.ceil((left + self._under_way[family] * quick) / self._count)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshcast.base import write_whole
+from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.judged import end_judgement, judged
 from meshcast.cli.patience import counted
@@ -82,6 +82,11 @@ def programs_command(
     from meshcast.evidence import accuracy_page, print_summary, read_peers, summarise, validate_programs
     from meshcast.options import Options
 
+    if kinds and (halves or markdown is not None):
+        raise UsageError(
+            "kernels by kind are neither judged by halves nor written as a page", where="--kinds",
+            fix=f"leave {'--halves' if halves else '--markdown'} out",
+        )  # fmt: skip
     programs = read_measured_programs(folder, groups=group or (), limit=limit)
     peers = read_peers(folder)
     options = Options(on=on, fidelity=fidelity, profile=profile, indices=indices, lowering=lowering, levers=False)

@@ -101,8 +101,10 @@ def _at_once(points: Sequence[Point]) -> dict[int, Outcome | str]:
 def _all_alike(
     first: ProgramJob | PipelineJob, points: Sequence[Point], clusters: Sequence[Cluster], together: Cluster
 ) -> bool:
-    """Whether the jobs of all points are as the first one's. What is asked of them is the same, so one job that is made on the
-    hardware of all of them at once says so; each is made where that cannot be done.
+    """Whether the jobs of all points are as the first one's.
+
+    What is asked of them is the same, so one job that is made on the hardware of all of them at once says so; each point's own
+    job is made where that cannot be done.
     """
     try:
         return _alike(first, resolved(points[0], together))

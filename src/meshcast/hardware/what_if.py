@@ -26,7 +26,7 @@ WHAT_IF_MARK = "+"
 _FORM = re.compile(r"(?P<base>[^+=]+)(?P<changes>(?:\+[A-Za-z0-9_.-]+=[^+=]+)+)")
 _LEVEL = {"link_bandwidth": Dimension.BANDWIDTH, "latency": Dimension.TIME, "size": Dimension.COUNT}
 FLAG = "--on"
-# Of a grid over numbers of a device and of its network each device comes once for each of the network's.
+# A grid over numbers of a device and of its network asks for each device once for each of the network's values.
 _DEVICES: KeptBeside[Device] = KeptBeside(512)
 VALUE_OF_A_FLAG = (
     "write a value with its unit, such as memory.bandwidth=6.7TB/s; factors (2x, +10%) are for --what-if and spaces"

@@ -36,9 +36,8 @@ class FusionCandidate:
         self.reduces = False  # whether it ends with a reduction of rows, which is computed inside such programs alone
         self.tiled = True  # whether it could be one
         self.target: int | None = None  # what it ends with writing into
-        self.moving: tuple[
-            int, ...
-        ] = ()  # places of ops inside that move elements, its root left out if that is an update
+        # Places of ops inside that move elements; an update that it ends with is left out (`overwritten_reads`).
+        self.moving: tuple[int, ...] = ()
         self.updates = 0  # of slices, in place or not
         self.asked: dict[int, float] = {}  # value -> elements that are read of it
         self.places: dict[int, Places] = {}  # of those that are not asked for at the root alone

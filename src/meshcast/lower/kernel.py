@@ -122,7 +122,8 @@ class Kernel:
     programs: int = 0  # that cover the result, where the compiler told the sides of its tiles
     # See `flags_of`; also `aside`: other results do not need its reduction; `tiles`: it ends with transposes through tiles;
     # `strewn`: a program's rows lie apart; `turned`: another dimension becomes the innermost; `unpacked`: of elements that share
-    # bytes; `cold`: reads another part in every turn; `blocking`: compute waits; `beside`: a copy engine; `haloed`: cut images.
+    # bytes; `cold`: reads another part in every turn; `blocking`: compute waits for it; `beside`: a copy engine runs it;
+    # `haloed`: its images are pieces of larger ones, to which it joins their neighbours' edges.
     flags: frozenset[str] = frozenset()
     cycles: float | None = None  # that the compiler expects, where it says so
     code: CodeShape | None = None  # of a framework's own kernel

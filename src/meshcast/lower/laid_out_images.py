@@ -27,7 +27,8 @@ from meshcast.workload import Convolution, Tensor
 
 SUBLANES, LANES = 8, 128
 SPLITS = 8  # pieces of the last spatial dimension
-HALOED = "haloed"  # of a convolution whose images are such pieces
+MANY_CHANNELS = LANES // 2  # from so many on libtpu 0.0.42.1's convolutions read an image as it lies outside
+HALOED = "haloed"  # the flag of a convolution whose images are such pieces
 RELAYOUT, CUT = "image:relayout", "image:cut"
 
 
@@ -42,8 +43,11 @@ def with_laid_out_images(schedule: Schedule, values: ValueTypes) -> Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Laid:
-    """An array in tiles: how many there are, and how many elements they have; which dimensions fill lanes and sublanes."""
+class TiledArray:
+    """An array in tiles: how many there are, and how many elements they have; which dimensions fill lanes and sublanes.
+
+    Of a convolution's own arrays 0 is the batch and 1 the channels, of others a dimension has its place in the shape.
+    """
 
     tiles: int
     elements: int
@@ -110,7 +114,7 @@ class _Images:
         kind = self._values.tensors[source]
         wanted = wanted_image(shape)
         outside = as_outside(kind)
-        if not split and (_holds_channels(kind, outside, shape) or shape.in_channels >= LANES // 2):
+        if not split and (_holds_channels(kind, outside, shape) or shape.in_channels >= MANY_CHANNELS):
             return [], call
         copies = []
         if (source, split) not in self._laid:
@@ -154,10 +158,10 @@ class _Images:
             self._copy(cut, target, outside, outside, call),
         ]
 
-    def _new(self, laid: _Laid, dtype: str) -> int:
+    def _new(self, laid: TiledArray, dtype: str) -> int:
         return self._values.new((laid.elements,), dtype)
 
-    def _copy(self, source: int, target: int, before: _Laid, after: _Laid, call: Kernel) -> Kernel:
+    def _copy(self, source: int, target: int, before: TiledArray, after: TiledArray, call: Kernel) -> Kernel:
         """A copy that shuffles every tile which it reads or writes, whichever are more."""
         tensors = self._values.tensors
         return replace(
@@ -171,7 +175,7 @@ class _Images:
             elements=max(before.tiles, after.tiles) * SUBLANES * LANES,
         )
 
-    def _cut(self, source: int, target: int, laid: _Laid, call: Kernel) -> Kernel:
+    def _cut(self, source: int, target: int, laid: TiledArray, call: Kernel) -> Kernel:
         """A pass that leaves out what the last piece has beyond the end."""
         copy = self._copy(source, target, laid, laid, call)
         return replace(copy, name=CUT, kind=KernelKind.LOOP_FUSION, ops=(CUT,), flags=frozenset())
@@ -197,36 +201,33 @@ def _tiles(pixels: int, lanes: int, sublanes: int) -> tuple[int, int]:
     return tiles, tiles * height * LANES
 
 
-def wanted_image(shape: Convolution) -> _Laid:
+def wanted_image(shape: Convolution) -> TiledArray:
     """An image as its convolution reads it: batch in lanes, channels in sublanes."""
     tiles, elements = _tiles(math.prod(shape.in_spatial), shape.batch, shape.in_channels)
-    return _Laid(tiles, elements, 0, 1)
+    return TiledArray(tiles, elements, 0, 1)
 
 
-def wanted_result(shape: Convolution) -> _Laid:
-    """A result as its convolution writes it: channels in lanes and batch in sublanes, or the other way round for fewer tiles.
-
-    `lanes` is 1 for channels, 0 for the batch.
-    """
+def wanted_result(shape: Convolution) -> TiledArray:
+    """A result as its convolution writes it: channels in lanes and batch in sublanes, or the other way round for fewer tiles."""
     pixels = math.prod(shape.out_spatial)
     by_channel, by_image = (
         _tiles(pixels, shape.out_channels, shape.batch),
         _tiles(pixels, shape.batch, shape.out_channels),
     )
-    return _Laid(*by_image, 0, 1) if by_image[0] < by_channel[0] else _Laid(*by_channel, 1, 0)
+    return TiledArray(*by_image, 0, 1) if by_image[0] < by_channel[0] else TiledArray(*by_channel, 1, 0)
 
 
-def as_outside(tensor: Tensor) -> _Laid:
+def as_outside(tensor: Tensor) -> TiledArray:
     """An argument or a result of the program: in the fewest tiles, over its innermost dimensions where others are no better."""
     dims = range(len(tensor.shape) - 1, -1, -1)
 
-    def laid(lanes: int, sublanes: int) -> _Laid:
+    def laid(lanes: int, sublanes: int) -> TiledArray:
         rest = tensor.elements // max(1, tensor.shape[lanes] * tensor.shape[sublanes])
-        return _Laid(*_tiles(rest, tensor.shape[lanes], tensor.shape[sublanes]), lanes, sublanes)
+        return TiledArray(*_tiles(rest, tensor.shape[lanes], tensor.shape[sublanes]), lanes, sublanes)
 
     return min((laid(*pair) for pair in permutations(dims, 2)), key=lambda each: each.elements)
 
 
-def _holds_channels(kind: Tensor, outside: _Laid, shape: Convolution) -> bool:
+def _holds_channels(kind: Tensor, outside: TiledArray, shape: Convolution) -> bool:
     """Whether lanes and sublanes of an argument are its batch and its channels."""
     return {kind.shape[outside.lanes], kind.shape[outside.sublanes]} == {shape.batch, shape.in_channels}

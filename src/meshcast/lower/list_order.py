@@ -4,8 +4,8 @@ XLA's memory scheduler works out several orders and keeps the one whose buffers 
 hlo_memory_scheduler.cc; the second is in `depth_first.py`). Its `ListScheduler` runs, of all that could run next, what frees
 most: the bytes of operands that die less those of results. So chains that end in results (an optimizer's update, a branch of a
 network) run one after the other, and what only grows memory (a padded copy) waits until something needs it. Slices of what a loop
-steps through do not wait: XLA copies them beside other kernels (`fusion-start`), and its latency-hiding scheduler begins that as
-early as it can.
+steps through do not wait: XLA makes asynchronous copies of them (`fusion-start`), which its latency-hiding scheduler begins as
+early as it can. That decides their place alone: on GPUs they take their turn among the kernels all the same (`scheduled.py`).
 
 What a step writes over is read by everybody else before; loops and branches keep their order, and a launch without results (a
 memset) stays before the launch that it is for.

@@ -9,16 +9,16 @@ from meshcast.base import UnsupportedError
 from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.network.slices import closed_sides, slice_shape
 
-_LARGEST_HOST = 16  # devices; a domain of more is a rack of several hosts
-_TRAY = 4  # devices of a rack's host
+_LARGEST_HOST = 16  # devices (HGX-2, Trainium); a domain of more is a rack of several hosts
+_TRAY = 4  # devices of a rack's host: GPUs of a compute tray of GB200 and GB300 NVL72
 
 
 def filled_alike(cluster: Cluster, devices: int) -> Cluster:
     """The cluster with racks of which a job takes as many devices each, where whole hosts of them make that up.
 
     Schedulers give a job equal blocks of hosts of every rack (Slurm's `--segment` of its block topology; 16 trays of an NVL72 for
-    jobs of 64, 128, ... GPUs): 512 devices are 8 racks of 64, not seven of 72 and one of 8, which all others would wait for. Up
-    to an eighth more racks are taken for that than would hold the job: 64 of 72.
+    jobs of 64, 128, ... GPUs): 512 devices are 8 racks of 64, not seven of 72 and one of 8, which all others would wait for. For
+    that an eighth more racks are taken than would hold the job, and one besides: 64 of 72.
     """
     inside = cluster.levels[0] if cluster.levels else None
     if inside is None or len(cluster.levels) < 2 or inside.size <= _LARGEST_HOST or devices % inside.size == 0:

@@ -255,9 +255,8 @@ def _by_indices(
         origin = jnp.arange(slot.size).reshape(slot.shape)
         return jnp.full((slots,), slot.size, jnp.int32).at[slot].set(origin, mode="drop")
 
-    source = kept(
-        layout.constrain(jax.vmap(sources)(slot), _tokens(config), None)
-    )  # of each slot: a token's choice, or none
+    # Of each slot: a token's choice, or none.
+    source = kept(layout.constrain(jax.vmap(sources)(slot), _tokens(config), None))
     picked = slot.reshape(groups, length * config.active)
     move = _rearranged(layout, _tokens(config))
 

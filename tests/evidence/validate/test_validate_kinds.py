@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from meshcast.base import UsageError
 from meshcast.cli.validate import app
+from meshcast.evidence.validate import kinds
 
 HLO = """HloModule m, is_scheduled=true
 
@@ -71,13 +73,23 @@ def test_fusions_go_by_their_names_and_calls_of_libraries_by_class(folder: Path)
     assert step["seen"] == pytest.approx(0.8)
     assert bare["why"] == "unmeasured: no kernels"
     assert (summary["rows"], summary["failed"]) == (2, 1)
-    assert (
-        next(iter(summary["kinds"])) == "element-wise: loop_negate_fusion"
-    )  # the kind that is off by most comes first
+    # The kind that is off by most comes first.
+    assert next(iter(summary["kinds"])) == "element-wise: loop_negate_fusion"
 
 
-def test_the_table_says_what_it_leaves_out(folder: Path) -> None:
+def test_the_table_says_what_it_leaves_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "more kinds" not in run(folder)
+    monkeypatch.setattr(kinds, "SHOWN", 1)
     lines = run(folder).splitlines()
+    assert "2 more kinds are off by less; --json has them" in lines
     assert "kinds of kernel, in shares of a program" in lines[0]
     assert any(line.startswith("1 programs; their measured kernels are 80%") for line in lines)
     assert "bare: unmeasured: no kernels" in lines
+
+
+@pytest.mark.parametrize("more", [["--halves"], ["--markdown", "page.md"]])
+def test_what_kinds_of_kernel_have_not_is_refused(folder: Path, more: list[str]) -> None:
+    wrong = CliRunner().invoke(app, ["programs", str(folder), "--kinds", *more])
+    assert isinstance(wrong.exception, UsageError)
+    assert wrong.exception.fix == f"leave {more[0]} out"
+    assert not Path("page.md").exists()

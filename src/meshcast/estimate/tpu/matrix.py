@@ -76,7 +76,7 @@ def product(kernel: Kernel, machine: TpuMachine) -> TimedWork:
     # Blocks of f16 are turned whenever they are taken to the arrays, which wait for it.
     turned = machine.converting(geometry.lhs_dtype, sides.left * max(1.0, sides.n / p.half_side), 0.0)
     turned += machine.converting(geometry.rhs_dtype, sides.right * max(1.0, sides.m / p.half_side), 0.0)
-    joined = _joined_tiles(kernel, geometry, machine)
+    joined = _joined_elements(kernel, geometry, machine)
     vector += machine.vectors(JOINING_OPS * p.fused_cycles / machine.cores.vector_alus, joined)
     vector += machine.converting(geometry.lhs_dtype, joined, joined)
     arrays = passes * (1 + p.array_loss) + p.fill_cycles / machine.device.clock_hz + turned
@@ -122,8 +122,8 @@ def _padding(geometry: Gemm | Convolution, machine: TpuMachine) -> float:
     return min(math.ceil(side / lanes) * lanes / side for side in (geometry.out_channels, geometry.batch))
 
 
-def _joined_tiles(kernel: Kernel, geometry: Gemm | Convolution, machine: TpuMachine) -> float:
-    """Elements, in whole tiles, of images that are pieces of others: each gets its neighbour's edge on the way to the arrays."""
+def _joined_elements(kernel: Kernel, geometry: Gemm | Convolution, machine: TpuMachine) -> float:
+    """Elements of whole tiles of images that are pieces of others; a piece gets its neighbour's edge on the way to the arrays."""
     if not isinstance(geometry, Convolution) or HALOED not in kernel.flags:
         return 0.0
     return float(wanted_image(geometry).tiles * machine.vector_elements)

@@ -28,10 +28,10 @@ from meshcast.evidence.validate.tables import TextTable, print_grid, wide_consol
 from meshcast.options import Options
 from meshcast.programs import load
 
-SHOWN = 30  # kinds of a table
-GRAPH = "command_buffer"
+SHOWN = 30  # kinds of the printed table; --json has all
+GRAPH = "command_buffer"  # how XLA's names of CUDA graphs begin
 _NUMBERS = re.compile(r"(_\d+)+$")
-_OTHERS_NAMES = frozenset({MATMUL, CONVOLUTION, ATTENTION, COPY, SORT})
+_NAMED_BY_LIBRARIES = frozenset({MATMUL, CONVOLUTION, ATTENTION, COPY, SORT})
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class KindTime:
         return self.predicted - self.measured
 
     def add(self, other: KindTime) -> None:
-        """Another program's, too."""
+        """Adds the times and launches of another program."""
         self.predicted += other.predicted
         self.measured += other.measured
         self.predicted_launches += other.predicted_launches
@@ -126,7 +126,7 @@ def _root(name: str) -> str:
 
 
 def _kind(root: str, work: str, shared: set[str]) -> str:
-    return f"{work}: {root}" if root in shared and work not in _OTHERS_NAMES else work
+    return f"{work}: {root}" if root in shared and work not in _NAMED_BY_LIBRARIES else work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +182,11 @@ def kinds_grid(summary: KindsSummary) -> TextTable:
 
 
 def print_kinds(summary: KindsSummary) -> None:
-    """Prints the table, what it leaves out, and the rows that failed."""
+    """Prints the table, how many kinds it leaves out, and the rows that failed."""
     console = wide_console()
     print_grid(console, kinds_grid(summary))
+    if (more := len(summary.kinds()) - SHOWN) > 0:
+        console.print(f"{more} more kinds are off by less; --json has them")
     done = [row for row in summary.rows if row.why is None]
     if done:
         seen = sum(row.seen for row in done) / len(done)

@@ -22,7 +22,7 @@ from meshcast.results import Prediction
 T = TypeVar("T")
 R = TypeVar("R")
 UNIT = "us"
-UNSETTLED = 0.25  # of the way to the clock that the power cap leaves: runs of a quarter of a second have come so far
+UNSETTLED = 0.25  # of the way to the clock that the power cap leaves: how far runs of a quarter of a second come
 # Programs a worker takes at a time: large enough to hide the hand-over, small enough for rows to stream.
 _CHUNK = 4
 
@@ -156,8 +156,8 @@ def validate_program(program: MeasuredProgram, options: Options, idle: float) ->
     if program.time_us is None:
         return failed(why=f"unmeasured: no {program.time_name}")
     try:
-        # Times were measured on short runs of a cool card, energies on long runs under the power cap, which averages over half a
-        # second are on their way to.
+        # Times were measured on short runs of a cool card, energies on long runs under the power cap. An average over half a
+        # second lies between the two.
         told = options.having(indices=program.indices or options.program.indices)
         prediction = predict(program.path, told, clocks="burst")
         longer = program.energy or settled_part(program.averaged_s) > UNSETTLED

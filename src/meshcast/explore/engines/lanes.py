@@ -80,9 +80,9 @@ class Lanes:
         self._until = [0.0] * count  # when each should be done with what it does
         self._since = [0.0] * count  # when each had nothing to do last
         self._sizes: dict[str, int] = {}  # works of a family's next bundle
-        self._paces: dict[str, float] = {}  # seconds of one of its latest works
+        self._most = 1  # the largest of these sizes so far
+        self._paces: dict[str, float] = {}  # seconds of one of a family's latest works
         self._under_way: Counter[str] = Counter()  # works of a family that somebody does
-        self._most = 1  # the largest of them
 
     def answers(self, works: Iterable[SearchWork]) -> Iterator[tuple[int, Answer]]:
         """Each work's number and answer, as they come; works are taken from their source as lanes become free."""
@@ -211,8 +211,8 @@ class Lanes:
     def _share(self, family: str, left: int) -> int:
         """A lane's share of the last works of a family.
 
-        What others do of it by now is theirs where all of it is done within a bundle's time: halves of what is left, and halves
-        of those, would pay for a bundle each.
+        Where what is left takes no longer than a bundle, works that other lanes have in hand count as theirs, so that each lane
+        gets one more bundle: halves of what is left, and halves of those, would each pay for a bundle of their own.
         """
         quick = self._paces.get(family, math.inf) * left <= BUNDLE_S
         return math.ceil((left + self._under_way[family] * quick) / self._count)

@@ -11,7 +11,7 @@ Policies go by the names that frameworks give them. What each keeps:
   cost next to nothing and the rest is kept, `core_attn` is `selective`, `mlp` and `moe` keep what attention does, both
   together what stands around its core.
   `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) computes the first N of a part's layers again to their
-  end, a plan's `whole` of the decoder's `recomputed`; of other models all layers, or none, as N are half of a part's or fewer.
+  end, a plan's `whole` of the decoder's `recomputed`; other models all layers where N are half of a part's or more, else none.
 - `save:a+b` and `offload:a+b` keep only these.
 """
 

@@ -134,9 +134,8 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
         )
     experts = run.degree("ep") if getattr(model.config, "experts", 0) else 1
     if "whole_experts" in model.settings:
-        experts //= run.degree(
-            "tp"
-        )  # a plan's `ep` are ranks that share the batch; tensor ranks are in the group besides
+        # A plan's `ep` are ranks that share the batch; the tensor ranks of a group of experts come on top.
+        experts //= run.degree("tp")
     plain = ranks // sharded
     outer = math.gcd(experts, sharded)
     inner = math.gcd(experts // outer, plain)

@@ -5,7 +5,7 @@ alone or joined by trees; SHARP across nodes must be switched on (NCCL_COLLNET_E
 dimensions of a torus where these close, and gathers small inputs in one shot. AWS Neuron has rings along a torus, meshes in which
 everybody sends to everybody, and recursive doubling and halving, level by level (AWS Neuron documentation, intra-node and
 inter-node collective communications). Gaudi's HCCL is taken to send over the wires that join every pair of a server, and across
-servers in steps that halve and double: nobody but its source tells. The textbook takes whatever is fastest.
+servers in steps that halve and double, which is an assumption. The textbook takes whatever is fastest.
 """
 
 from __future__ import annotations

@@ -28,9 +28,7 @@ REGULAR_ROWS = 0.75  # a row's elements stay with the block that reads them
 TWICE_READ = 0.5  # rows that are too long to stay, read once more
 COLUMNS = 0.7  # sums down columns of norms, once they run
 SUMMED_COLUMNS = 0.85  # of other sums, beside what `reduce_shapes` has them wait for
-SUM_PLACE = (
-    2.0e-12  # seconds an element of sums whose elements lie in pieces (biases of SqueezeNet, AlexNet: 2.1 and 1.8)
-)
+SUM_PLACE = 2.0e-12  # seconds an element of sums over what lies in pieces (biases of SqueezeNet, AlexNet: 2.1 and 1.8)
 WINDOWS = 0.16  # other windows over images, an element a thread
 ROLLED = 0.6  # of the rate of places worked out, where they are worked out by remainders (`roll_cuda_kernel`)
 LISTS = 0.75  # `multi_tensor_apply`, of few tensors
@@ -125,7 +123,7 @@ def bytes_of(views: Sequence[View]) -> int:
 
 
 def moved_bytes(takes: Sequence[View], gives: Sequence[View]) -> int:
-    """Bytes that a kernel reads and writes: of what is written over itself twice."""
+    """Bytes that a kernel reads and writes; a tensor that is read and written over counts twice."""
     return bytes_of(takes) + bytes_of(gives)
 
 

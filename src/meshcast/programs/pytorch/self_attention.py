@@ -26,23 +26,25 @@ def native_self_attention(
     query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
     proj_bias: Any, mask: Any = None, need_weights: bool = True, average_attn_weights: bool = True, mask_type: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """What the operator calls on CUDA.
+    """What the operator calls on CUDA: its result, and the softmax where that is asked for.
+
+    All arguments but the first are the operator's own, in its order.
 
     Args:
         choose: The kernel of `scaled_dot_product_attention` for queries, keys, values, a mask and a dropout.
-        query: Of the module; so are all others.
-        key: Likewise.
-        value: Likewise.
-        embed_dim: Likewise.
-        num_head: Likewise.
-        qkv_weight: Likewise.
-        qkv_bias: Likewise.
-        proj_weight: Likewise.
-        proj_bias: Likewise.
-        mask: Likewise.
-        need_weights: Likewise.
-        average_attn_weights: Likewise.
-        mask_type: Likewise.
+        query: What queries are projected from, by batch, position and width.
+        key: What keys are projected from.
+        value: What values are projected from.
+        embed_dim: Width of all heads together.
+        num_head: How many heads there are.
+        qkv_weight: Weights of the three projections, one below the other.
+        qkv_bias: Their biases.
+        proj_weight: Weights of the output projection.
+        proj_bias: Its biases.
+        mask: What is hidden; None for nothing.
+        need_weights: Whether the softmax is returned.
+        average_attn_weights: Whether it is returned as a mean over heads.
+        mask_type: What the mask goes by, which the kernels here do not depend on.
     """
     head = embed_dim // num_head
 
@@ -60,12 +62,13 @@ def native_self_attention(
     if itself:
         together = F.linear(query, qkv_weight)
     else:
-        weights = qkv_weight.chunk(3, 0)
-        together = torch.cat([F.linear(x, w) for x, w in zip((query, key, value), weights, strict=True)], -1)
+        three_weights = qkv_weight.chunk(3, 0)
+        together = torch.cat([F.linear(x, w) for x, w in zip((query, key, value), three_weights, strict=True)], -1)
     batch, length = query.shape[:2]
     apart = together.view(batch, length, 3, num_head, head).permute(2, 0, 3, 1, 4)
     three = torch.add(apart, qkv_bias.view(3, 1, num_head, 1, head)).contiguous()
     scores = torch.matmul(three[0], three[1].transpose(-1, -2))
+    # Tensors of a recording have no values: one addition stands for any mask.
     weights = torch.softmax(scores if mask is None else torch.add(scores, -math.inf), -1)
     attended = torch.matmul(weights, three[2])
     rows = attended.transpose(1, 2).reshape(batch, length, embed_dim)

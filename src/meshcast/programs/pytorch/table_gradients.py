@@ -26,14 +26,13 @@ _UNSORTED = 3072  # indices that one kernel adds up
 # Seconds an index of that kernel, whose blocks wait for one row after the other: rows of tables that the cache holds, and others.
 _ROW_CACHED, _ROW, _CACHED = 30e-9, 46e-9, 40e6
 _KEY_BITS, _DIGIT = 64, 8  # of an embedding's index, and of a pass
-_PASS, _HISTOGRAM = (
-    5.0e-6,
-    1.8e-6,
-)  # seconds of a pass of radix sort, and of what counts digits before, beside their bytes
+# Seconds of a pass of radix sort, and of the kernel that counts digits before it, beside their bytes.
+_PASS, _HISTOGRAM = 5.0e-6, 1.8e-6
 _PART = 10  # rows that are summed together (`NROWS_PER_THREAD`)
 _STEP = 30e-9  # seconds a part of an index, which one thread goes through
-_MANY_PARTS = 10  # of an index, from which they are added by atomics
+_MANY_PARTS = 10  # of an index: more are added by atomics
 _SUMMED, _ADDED = 7.2e-12, 1.7e-12  # seconds an element of parts that are summed, and of those that atomics add
+# Kernels that find where each index begins among the sorted ones, and how many parts it has.
 _UNIQUE = (
     "unique_by_key",
     "unique_init",
@@ -43,10 +42,10 @@ _UNIQUE = (
     "scan",
     "num_of_parts",
 )
-_INDICES, _INDEX_STEPS = 4, 2  # of a block that adds values at indices; kernels that turn an index into a place
-_SMALL_STRIDE = (
-    9e-6  # seconds of a block that adds short slices, whatever it has (`indexing_backward_kernel_small_stride`)
-)
+_INDICES = 4  # that a block of `indexing_backward_kernel` adds values at
+_INDEX_STEPS = 2  # kernels that turn an index into a place
+# Seconds of a block that adds slices of less than a warp, whatever it has (`indexing_backward_kernel_small_stride`).
+_WARP, _SMALL_STRIDE = 32, 9e-6
 
 
 def radix_sort(index: View, bits: int) -> Iterator[Launch]:
@@ -105,8 +104,8 @@ def added_at(op: AtenOp) -> Iterator[Launch]:
     yield from radix_sort(index, math.ceil(math.log2(max(2, op.gives[0].elements // max(1, slices)))))
     if not values.contiguous:
         yield replace(pointwise("copy_", (values,), (values,), ()), share=indexed((values,), (values,)))
-    blocks = before * math.ceil(index.elements / _INDICES) * math.ceil(slices / (4 * 32))
-    least = _SMALL_STRIDE if slices < 32 and before == 1 else 0.0
+    blocks = before * math.ceil(index.elements / _INDICES) * math.ceil(slices / (4 * _WARP))
+    least = _SMALL_STRIDE if slices < _WARP and before == 1 else 0.0
     yield replace(
         pointwise("indexing_backward_kernel", (values, index), (values,), ("add",)),
         extra=max(least, blocks * SMALL_BLOCK),

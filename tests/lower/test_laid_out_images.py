@@ -103,3 +103,14 @@ def test_a_convolution_without_spatial_dimensions_is_left_alone() -> None:
     assert not any(
         kernel.name.startswith("image:") for kernel in kernels(from_bytes(text.encode(), name="flat", where="flat"))
     )
+
+
+@pytest.mark.parametrize("device", ["aimc-28nm", "edge-tpu"])
+def test_arrays_of_cells_and_edge_accelerators_read_images_as_they_lie(device: str) -> None:
+    """They have no vectors of sublanes and lanes: nothing is copied, and eight images take at least as long as seven."""
+    assert [kernel.name for kernel in kernels(program(1, 3, 64), device) if kernel.name.startswith("image")] == []
+    times = [
+        mc.predict(program(batch, 3, 64), on=device, fidelity="analytical").step_time_s or 0.0 for batch in (7, 8, 16)
+    ]
+    assert 0 < times[0] <= times[1] <= times[2]
+    assert times[1] < 1.5 * times[0]

@@ -48,6 +48,9 @@ def test_racks_are_filled_alike() -> None:
     cluster = load_cluster("gb200-nvl72")
     sizes = {devices: filled_alike(cluster, devices).levels[0].size for devices in (64, 72, 144, 256, 512, 1024, 16384)}
     assert sizes == {64: 72, 72: 72, 144: 72, 256: 64, 512: 64, 1024: 64, 16384: 64}
-    assert filled_alike(load_cluster("dgx-h100"), 12) == load_cluster("dgx-h100")
+    for whole, devices in (("dgx-h100", 12), ("tpu-v5e-pod", 384), ("tpu-v5p-pod", 9216)):
+        assert filled_alike(load_cluster(whole), devices) == load_cluster(whole), (
+            "hosts, and slices with shapes of their own"
+        )
     fewer, more = (planned("all_reduce", 2**33, "gb200-nvl72", devices) for devices in (512, 576))
     assert fewer.seconds < 1.1 * more.seconds

@@ -113,7 +113,7 @@ class Outcome:
         if not self.breakdown_s or not self.step_time_s:
             return "memory capacity" if self.status == "infeasible" and self.memory_bytes else None
         part = max(self.breakdown_s, key=lambda name: self.breakdown_s[name])
-        words = {"memory": "memory bandwidth", "exposed_communication": "communication", "idle": "idle (bubble)"}
+        words = {"memory": "moving data", "exposed_communication": "communication", "idle": "idle (bubble)"}
         return f"{words.get(part, part)} {self.breakdown_s[part] / self.step_time_s:.0%}"
 
     def columns(self) -> dict[str, Any]:

@@ -12,8 +12,11 @@ LOWERINGS = ("auto", "modelled", "compiled")
 
 
 def backend_of(device: Device) -> str:
-    """Whose rules kernels are modelled by on a device, a key of `pass_tables.TABLES`: XLA's for TPUs, else XLA's for GPUs."""
-    return "xla-tpu" if device.kind in ("tpu", "npu") else "xla-gpu"
+    """Whose rules kernels are modelled by on a device, a key of `pass_tables.TABLES`.
+
+    XLA's for TPUs; on other accelerators with arrays of their own the same, less what TPUs' vectors ask for; else XLA's for GPUs.
+    """
+    return {"tpu": "xla-tpu", "npu": "npu"}.get(device.kind, "xla-gpu")
 
 
 def choose_lowering(asked: str, program: Program, device: Device, *, prefer_compiled: bool) -> Lowering:

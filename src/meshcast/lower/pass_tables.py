@@ -7,6 +7,8 @@ works on those. `PassTable.program` works on the whole schedule in the end. No p
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from meshcast.lower import block_passes as block
 from meshcast.lower import product_passes as product
 from meshcast.lower import program_passes as whole
@@ -357,6 +359,13 @@ EAGER_GPU = PassTable(
     ),
 )
 
+_IMAGES = _Program(
+    "laid-out images",
+    "convolutions' images enter and leave the program in its own layout; on its last kernels, before recency",
+    whole.lay_out_images,
+    whole.has_images,
+)
+
 # Layouts and single ops are XLA:TPU's own business: its products take what leads to them in.
 XLA_TPU = PassTable(
     ops=(
@@ -403,12 +412,7 @@ XLA_TPU = PassTable(
             whole.copy_returned,
             lambda draft: draft.fusion == "compiler",
         ),
-        _Program(
-            "laid-out images",
-            "convolutions' images enter and leave the program in its own layout; on its last kernels, before recency",
-            whole.lay_out_images,
-            whole.has_images,
-        ),
+        _IMAGES,
         _Program(
             "recency",
             "the same of a memory that the compiler fills; on kernels in their order",
@@ -420,6 +424,9 @@ XLA_TPU = PassTable(
         ),
     ),
 )
+
+# Arrays of cells and edge accelerators: fused as TPUs' programs are, but images have no vectors of sublanes and lanes to lie in.
+NPU = replace(XLA_TPU, program=tuple(each for each in XLA_TPU.program if each is not _IMAGES))
 
 # No compiler: every op is a kernel.
 UNFUSED = PassTable(
@@ -438,5 +445,6 @@ UNFUSED = PassTable(
 TABLES: dict[str, dict[Fusion, PassTable]] = {
     "xla-gpu": {"compiler": XLA_GPU, "eager": EAGER_GPU},
     "xla-tpu": {"compiler": XLA_TPU, "eager": XLA_TPU},
+    "npu": {"compiler": NPU, "eager": NPU},
     "none": {"compiler": UNFUSED, "eager": UNFUSED},
 }

@@ -70,7 +70,7 @@ def lower_scheduled(workload: Workload, *, backend: str = "xla-gpu", tuned: bool
         tuned: Whether products are what an autotuner chose; False: a Triton fusion of a product alone would, once
             timed, become the library's call more often than not, and gets its memset, and sorts may become CUB's.
     """
-    lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned, placed=backend == "xla-tpu")
+    lowering = _Scheduled(workload, library=backend == "xla-gpu", tuned=tuned, placed=backend in ("xla-tpu", "npu"))
     schedule = with_recency(lowering.block(workload.body), workload.tensors)
     step = workload.step
     memory = (

@@ -79,7 +79,7 @@ def _verdict(prediction: Prediction) -> str:
     if found is None or not found.total:
         return ""
     words = {
-        "compute": "arithmetic", "memory": "memory bandwidth", "exposed_communication": "communication that nothing hides",
+        "compute": "arithmetic", "memory": "moving data", "exposed_communication": "communication that nothing hides",
         "overhead": "launches and latencies", "idle": "waiting",
     }  # fmt: skip
     name = max(words, key=lambda part: float(getattr(found, part)))

@@ -84,7 +84,7 @@ class Workload:
         """The kernels that one device runs for the op graph, by modelled rules (`lower.lower`).
 
         Args:
-            backend: Whose fusion rules: `xla-gpu`, `xla-tpu`, or `none`.
+            backend: Whose fusion rules: `xla-gpu`, `xla-tpu`, `npu`, or `none`.
             given: Keep the kernels of a program that a compiler has scheduled already; False fuses its ops anew.
             fusion: Who fuses on GPUs: the compiler, or an eager framework nothing beyond its own ops.
             attention: Whose fused attention runs on GPUs.

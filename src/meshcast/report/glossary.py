@@ -26,7 +26,8 @@ GLOSSARY: dict[str, str] = {
     "power": "Energy of a device and step / step time: the average that a meter shows.",
     "power_cap": "The most that the device may draw on average over tens of milliseconds; its clock is lowered to keep to it.",
     "compute": "Seconds of kernels that arithmetic limits.",
-    "memory": "Seconds of kernels that moving data limits, by the memory or by what feeds the cores on the chip (caches, shared memory), and of copies that are waited for.",
+    "memory": "Seconds of kernels that moving data limits, by the memory or by what feeds the cores on the chip (caches, shared "
+    "memory), and of copies that are waited for.",
     "exposed_communication": "Seconds of communication during which nothing is computed or copied.",
     "overhead": "Seconds that do not grow with the work: launches and latencies of kernels.",
     "idle": "Seconds in which nothing runs: waiting for other stages, slower devices or the host.",

@@ -18,7 +18,8 @@ def filled_alike(cluster: Cluster, devices: int) -> Cluster:
 
     Schedulers give a job equal blocks of hosts of every rack (Slurm's `--segment` of its block topology; 16 trays of an NVL72 for
     jobs of 64, 128, ... GPUs): 512 devices are 8 racks of 64, not seven of 72 and one of 8, which all others would wait for. For
-    that an eighth more racks are taken than would hold the job, and one besides: 64 of 72. Slices of a torus have shapes of their own.
+    that an eighth more racks are taken than would hold the job, and one besides: 64 of 72.
+    Slices of a torus have shapes of their own.
     """
     inside = cluster.levels[0] if len(cluster.levels) > 1 else None
     if inside is None or inside.topology != "switch" or inside.size <= _LARGEST_HOST or devices % inside.size == 0:

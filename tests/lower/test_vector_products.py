@@ -33,15 +33,6 @@ def test_a_batch_of_vector_products_is_one_reduction(
     assert kernel.matrix_flops == 0
 
 
-def test_heads_that_lie_beside_each_other_are_columns_of_one_matrix() -> None:
-    """A cache by position and then by head: for each of 8 sequences 1,024 rows of 12 x 64 columns are added up, in f32."""
-    cache, weights = spec(8, 1024, 12, 64, dtype=BF16), spec(8, 12, 1024, dtype=BF16)
-    made = kernels(lower_function(lambda c, w: jnp.einsum("bshd,bhs->bhd", c, w), cache, weights))
-    (kernel,) = [each for each in made if each.kind is KernelKind.REDUCTION]
-    assert kernel.geometry == Reduction(shape=(8, 1024, 12, 64), dims=(1,))
-    assert "stablehlo.convert" in kernel.ops
-
-
 def test_what_leads_to_the_matrix_is_computed_on_the_way() -> None:
     """A slice of a stacked cache is not copied first, as it is for a product."""
     stack, vector = spec(4, 64, 512, 128, dtype=BF16), spec(64, 128, dtype=BF16)

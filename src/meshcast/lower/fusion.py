@@ -34,7 +34,6 @@ from meshcast.lower.products import complicated_values, epilogue_fits
 from meshcast.lower.rewriting import KERNELS_OF_THEIR_OWN, turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.lower.rows_programs import is_tiled
-from meshcast.lower.spread_values import spread_from
 from meshcast.workload import Op, OpKind, Reduction, Tensor
 
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
@@ -274,8 +273,7 @@ class _Sweep:
             fusible += [index for index, op in enumerate(self._ops) if self._is_read_reduction(index, op)]
         kept = kept_ops(
             self._ops, self._operands, fusible, self._readers, self._known, self._diamonds,
-            spoiled_reads(self._ops, self._operands, self._tensors), self._tensors,
-            spread_from(self._ops, self._operands, producers, self._tensors),
+            spoiled_reads(self._ops, self._operands, self._tensors), self._tensors, self._least_elements,
         )  # fmt: skip
         self._inside = set(fusible) - kept
         return kept

@@ -6,7 +6,7 @@ from meshcast.lower.cut_operands import CUT, with_cut_operands
 from meshcast.lower.draft import BlockDraft
 from meshcast.lower.padded_operands import needs_padding, with_padded_operands
 from meshcast.lower.product_order import with_products_order
-from meshcast.lower.summed_orders import lies_otherwise, matrix_side, with_orders_of_sums
+from meshcast.lower.summed_orders import with_orders_of_sums
 from meshcast.lower.swapped_products import with_swapped_products
 from meshcast.lower.turned_operands import with_turned_operands
 from meshcast.lower.vector_products import has_vectors, with_summed_vectors
@@ -61,13 +61,7 @@ def sum_vector_products(draft: BlockDraft) -> None:
     """`with_summed_vectors`, behind `with_orders_of_sums`."""
     known = draft.program.aliases
     draft.ops = with_orders_of_sums(draft.ops, draft.kept, draft.buffer, known.views, draft.values.tensors)
-    turned = {value for op in draft.ops if op.cost.kind is OpKind.TRANSPOSE for value in op.results}
-    lying = {
-        op.operands[side]
-        for op in draft.ops
-        if (side := matrix_side(op)) is not None and not lies_otherwise(op.operands[side], known.views, turned)
-    }
-    draft.ops = with_summed_vectors(draft.ops, draft.values, known.transposed, lying)
+    draft.ops = with_summed_vectors(draft.ops, draft.values, known.transposed)
 
 
 def may_pad_operands(draft: BlockDraft) -> bool:

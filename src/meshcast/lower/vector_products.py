@@ -4,7 +4,7 @@
 whatever leads to it fused in. XLA's dot strength reduction (dot_strength_reduction.cc) does so for two vectors, and for every
 product with a vector whose matrix is small, of a batch or not (`products.is_summed`). Whether the products are written first is
 the cost model's to say (`fusion_times`): where few blocks sum columns of a matrix they are. A sum over a single element is a
-multiplication (algebraic_simplifier.cc). Products in bf16 or f16 are converted to f32 and added up in it.
+multiplication (algebraic_simplifier.cc).
 
 So it does of any product of two operands of less than a byte, which neither cuBLAS nor Triton takes: both are converted to the
 result's type and spread out, and every pair is multiplied by plain cores (asked of the real compiler, JAX 0.11.2, i4 by i4 and
@@ -18,10 +18,8 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.products import is_summed, with_swapped_operands
-from meshcast.lower.rewriting import ValueTypes, moved
+from meshcast.lower.rewriting import ValueTypes
 from meshcast.workload import Cost, Gemm, Op, OpKind, Reduction, element_bytes
-
-_SUMMED_WIDE = frozenset({"bf16", "f16"})  # in f32, whose sums are rounded
 
 
 def is_vector_product(op: Op) -> bool:
@@ -43,25 +41,15 @@ def multiplies_packed(shape: Gemm) -> bool:
     return all(element_bytes(kind) < 1 and kind.lstrip("su").startswith("i") and kind != "i1" for kind in kinds)
 
 
-def with_summed_vectors(
-    ops: Sequence[Op], values: ValueTypes, transposed: Set[int] = frozenset(), lying: Set[int] = frozenset()
-) -> list[Op]:
-    """The ops with each such product replaced by the vector spread out, a multiplication and a reduction.
-
-    Args:
-        ops: A block's ops in order.
-        values: Types of all values, which grow.
-        transposed: Values that are transposes of others.
-        lying: Operands whose dimensions lie in memory as they are written: sums go along these. Heads that lie beside each
-            other are columns of one matrix for each sequence, and not a matrix each.
-    """
+def with_summed_vectors(ops: Sequence[Op], values: ValueTypes, transposed: Set[int] = frozenset()) -> list[Op]:
+    """The ops with each such product replaced by the vector spread out, a multiplication and a reduction."""
     made: list[Op] = []
     for op in ops:
-        made += _summed(with_swapped_operands(op, transposed), values, lying) if is_vector_product(op) else (op,)
+        made += _summed(with_swapped_operands(op, transposed), values) if is_vector_product(op) else (op,)
     return made
 
 
-def _summed(op: Op, values: ValueTypes, lying: Set[int]) -> list[Op]:
+def _summed(op: Op, values: ValueTypes) -> list[Op]:
     shape = op.cost.geometry
     assert isinstance(shape, Gemm)
     if shape.k == 1:
@@ -71,12 +59,9 @@ def _summed(op: Op, values: ValueTypes, lying: Set[int]) -> list[Op]:
     side = 1 if shape.n > 1 else 0
     minor = shape.rhs_contracting_minor if side else shape.lhs_contracting_minor
     free = max(shape.m, shape.n)
-    dims: tuple[int, ...] = (shape.batch, free, shape.k) if minor else (shape.batch, shape.k, free)
-    along: tuple[int, ...] = (2,) if minor else (1,)
+    dims = (shape.batch, free, shape.k) if minor else (shape.batch, shape.k, free)
     matrix, vector = op.operands[side], op.operands[1 - side]
     tensors = values.tensors
-    if op.cost.parts and matrix in lying:
-        dims, along = tensors[matrix].shape, tuple(sorted(op.cost.parts[side][2]))
     spread, products = (values.new(dims, tensors[value].dtype) for value in (vector, matrix))
     macs = float(shape.batch * free * shape.k)
     broadcast = Cost(
@@ -92,23 +77,19 @@ def _summed(op: Op, values: ValueTypes, lying: Set[int]) -> list[Op]:
         operand_bytes=(tensors[matrix].bytes, tensors[spread].bytes),
         written_bytes=tensors[products].bytes,
     )
-    made = [
-        replace(op, name="stablehlo.broadcast_in_dim", cost=broadcast, operands=(vector,), results=(spread,)),
-        replace(op, name="stablehlo.multiply", cost=multiplied, operands=(matrix, spread), results=(products,)),
-    ]
-    terms = products
-    if tensors[products].dtype in _SUMMED_WIDE:
-        terms = values.new(dims, "f32")
-        made.append(moved(op, OpKind.ELEMENTWISE, "stablehlo.convert", products, terms, values))
     summed = Cost(
         kind=OpKind.REDUCE,
-        dtype=tensors[terms].dtype,
+        dtype=tensors[matrix].dtype,
         vector_flops=macs,
-        operand_bytes=(tensors[terms].bytes,),
+        operand_bytes=(tensors[products].bytes,),
         written_bytes=tensors[op.results[0]].bytes,
-        geometry=Reduction(shape=dims, dims=along),
+        geometry=Reduction(shape=dims, dims=(2,) if minor else (1,)),
     )
-    return [*made, replace(op, name="stablehlo.reduce", cost=summed, operands=(terms,))]
+    return [
+        replace(op, name="stablehlo.broadcast_in_dim", cost=broadcast, operands=(vector,), results=(spread,)),
+        replace(op, name="stablehlo.multiply", cost=multiplied, operands=(matrix, spread), results=(products,)),
+        replace(op, name="stablehlo.reduce", cost=summed, operands=(products,)),
+    ]
 
 
 def _multiplied_out(op: Op, shape: Gemm, values: ValueTypes) -> list[Op]:

@@ -135,6 +135,25 @@ def test_a_cache_that_is_an_argument_is_transposed_copied_and_transposed_back() 
     assert [kernel.written_bytes for kernel in kernels(lowered) if kernel.ops == ("copy",)] == [size]
 
 
+def test_a_cache_that_is_scattered_into_is_transposed_and_transposed_back() -> None:
+    """Every sequence at a place of its own: one scatter, between the two transposes."""
+
+    def scattered(cache: jax.Array, q: jax.Array, new: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
+        cache = jax.vmap(lambda c, n, p: jax.lax.dynamic_update_slice(c, n, (p, 0, 0)))(cache, new, at)
+        return cache, jnp.einsum("bhgd,bthd->bhgt", q, cache)
+
+    q, new = spec(2, 8, 4, WIDTH, dtype=BF16), spec(2, 1, 8, WIDTH, dtype=BF16)
+    cache, at = spec(2, 512, 8, WIDTH, dtype=BF16), spec(2, dtype="int32")
+    made = kernels(lower_function(scattered, cache, q, new, at, options={"donate_argnums": (0,)}))
+    kinds = [kernel.kind.value for kernel in made]
+    size = 2 * 512 * 8 * WIDTH * 2
+    assert [kernel.written_bytes for kernel in made if kernel.kind.value == "transpose"] == [size, size]
+    assert kinds.count("scatter") == 1
+    first, last = kinds.index("transpose"), len(kinds) - 1 - kinds[::-1].index("transpose")
+    assert first < kinds.index("scatter") < last
+    assert not [kernel for kernel in made if kernel.ops == ("copy",)]
+
+
 def test_a_cache_with_heads_before_positions_is_updated_where_it_lies() -> None:
     q, new = spec(2, 8, 4, WIDTH, dtype=BF16), spec(2, 1, 8, WIDTH, dtype=BF16)
     lowered = lower_function(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 
 from meshcast.base import copier
 from meshcast.lower.access import Member, Transposes, cuts, fetched_shares
+from meshcast.lower.compared_places import compares_with_what_it_reads
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.lower.kernel_flags import flags_of
@@ -142,6 +143,8 @@ def fused_kernel(
             flags |= {"unpacked"}
     if kind is KernelKind.REDUCTION and len(roots) > 1 and _stands_aside(members, roots, tensors):
         flags |= {"aside"}
+    if kind is KernelKind.REDUCTION and compares_with_what_it_reads(members):
+        flags |= {"lengths"}
     made = [tensors[value] for op, _ in roots for value in op.results]
     largest = max(made, key=lambda tensor: tensor.elements) if made else None
     return Kernel(

@@ -123,7 +123,8 @@ class Kernel:
     # See `flags_of`; also `aside`: other results do not need its reduction; `tiles`: it ends with transposes through tiles;
     # `strewn`: a program's rows lie apart; `turned`: another dimension becomes the innermost; `unpacked`: of elements that share
     # bytes; `cold`: reads another part in every turn; `blocking`: compute waits for it; `beside`: a copy engine runs it;
-    # `haloed`: its images are pieces of larger ones, to which it joins their neighbours' edges.
+    # `lengths`: its masks compare places with what it reads; `haloed`: its images are pieces of larger ones, to which it joins
+    # their neighbours' edges.
     flags: frozenset[str] = frozenset()
     cycles: float | None = None  # that the compiler expects, where it says so
     code: CodeShape | None = None  # of a framework's own kernel

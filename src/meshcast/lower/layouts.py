@@ -134,6 +134,11 @@ def _wanted_orders(ops: Sequence[Op], tensors: Sequence[Tensor]) -> dict[int, Or
     return wanted
 
 
+def _writes_into(op: Op) -> bool:
+    """Whether an op writes parts of its one target: an update of a slice, or a scatter."""
+    return (op.cost.kind is OpKind.UPDATE or op.cost.kind is OpKind.SCATTER) and len(op.results) == 1
+
+
 def _has_one_order(op: Op) -> bool:
     """Whether an op writes its result as its first operand lies: an update of it, or a conversion."""
     return op.cost.kind is OpKind.UPDATE or (op.cost.kind is OpKind.ELEMENTWISE and len(op.operands) == 1)
@@ -157,7 +162,8 @@ def with_laid_out_operands(
     first, once for all products that want it so. What an op of the program computes is written as its reader wants it. An
     argument that is updated before products read it (a key or value cache) is transposed, then updated, and transposed
     back for whoever else reads the result: XLA makes the update a second time inside that transpose, from the same
-    source, which is why the one in place is made on a copy.
+    source, which is why the one in place is made on a copy. A scatter (every sequence's token at a place of its own) is
+    made once, and its result is transposed back.
 
     Args:
         ops: The ops of a block, in order.
@@ -206,9 +212,7 @@ def _updated_otherwise(
 ) -> dict[int, _Updated]:
     """Updates of arguments whose result a product wants in another order, by that result; the first product's wish counts."""
     updates = {
-        op.results[0]: op
-        for op in ops
-        if op.cost.kind is OpKind.UPDATE and buffer.get(op.operands[0], op.operands[0]) in fixed
+        op.results[0]: op for op in ops if _writes_into(op) and buffer.get(op.operands[0], op.operands[0]) in fixed
     }
     wishes: dict[int, Order] = {}
     others = {buffer.get(value, value) for value in kept}
@@ -231,7 +235,8 @@ def _updated_otherwise(
             replace(op, operands=(source, *op.operands[1:]), results=(written,)),
         ]
         if result in others:
-            made.append(_transpose(op, source, result, values))
+            back = written if op.cost.kind is OpKind.SCATTER else source
+            made.append(_transpose(op, back, result, values))
         found[result] = _Updated(ops=tuple(made), order=order, result=written)
     return found
 

@@ -246,6 +246,13 @@ XLA_GPU = PassTable(
         ),
         *_SINGLE,
         _Block(
+            "padded operands",
+            "products whose K is split into parts that are not equal read copies with zeros at the end; once products are as "
+            "libraries take them, before fusion makes the copies",
+            product.pad_operands,
+            product.may_pad_operands,
+        ),
+        _Block(
             "own fills",
             "arithmetic spreads constants itself that updates are done in; behind scatters into addends, which look for zeros",
             block.fill_anew,

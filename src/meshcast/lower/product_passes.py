@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshcast.lower.cut_operands import CUT, with_cut_operands
 from meshcast.lower.draft import BlockDraft
+from meshcast.lower.padded_operands import needs_padding, with_padded_operands
 from meshcast.lower.product_order import with_products_order
 from meshcast.lower.summed_orders import with_orders_of_sums
 from meshcast.lower.swapped_products import with_swapped_products
@@ -61,6 +62,16 @@ def sum_vector_products(draft: BlockDraft) -> None:
     known = draft.program.aliases
     draft.ops = with_orders_of_sums(draft.ops, draft.kept, draft.buffer, known.views, draft.values.tensors)
     draft.ops = with_summed_vectors(draft.ops, draft.values, known.transposed)
+
+
+def may_pad_operands(draft: BlockDraft) -> bool:
+    """Whether a block has products whose operands are padded; frameworks call libraries, which split as they like."""
+    return draft.program.layers == "scanned" and any(map(needs_padding, draft.costs))
+
+
+def pad_operands(draft: BlockDraft) -> None:
+    """`with_padded_operands`."""
+    draft.ops = with_padded_operands(draft.ops, draft.values, draft.buffer)
 
 
 def may_cut_operands(draft: BlockDraft) -> bool:

@@ -1,4 +1,4 @@
-"""Launches that split products bring along besides their own: sums of the parts, and operands that are padded for them.
+"""Launches that split products bring along besides their own: sums of the parts.
 
 A modelled lowering counts the sum into the product. In XLA's program it is a reduction over the parts, `[s, m, n]` to `[m, n]`:
 
@@ -8,8 +8,7 @@ A modelled lowering counts the sum into the product. In XLA's program it is a re
   (`fusion_times`). An epilogue is computed behind the sum, in its kernel;
 - of 32 and more it is a kernel of its own, and an epilogue is another, unless such readers take that in.
 
-Where K has no equal parts (`splits.padded_bytes`) both operands are padded: inside the pass over elements that makes one, else by
-a kernel.
+Where K has no equal parts operands are padded, by kernels of the lowering's own (`padded_operands`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from meshcast.lower.fusion_times import BYTES_PER_S, LAUNCH_S
 from meshcast.lower.kernel import BranchStep, Kernel, KernelKind, LoopStep, LoweredProgram, Schedule
 from meshcast.lower.products import is_summed, is_tiny
 from meshcast.lower.reductions import WARP
-from meshcast.lower.splits import padded_bytes, partial_bytes, split_parts
+from meshcast.lower.splits import partial_bytes, split_parts
 from meshcast.workload import Gemm
 
 _ABSORBING = frozenset({KernelKind.LOOP_FUSION, KernelKind.REDUCTION, KernelKind.SCATTER, KernelKind.TRANSPOSE})
@@ -40,23 +39,19 @@ def summing_launches(lowered: LoweredProgram, cores: int, architecture: str) -> 
     if not split:
         return 0
     uses = _Uses(lowered)
-    return sum(count * (uses.sums(kernel, parts) + uses.pads(kernel, parts)) for kernel, count, parts in split)
+    return sum(count * uses.sums(kernel, parts) for kernel, count, parts in split)
 
 
 class _Uses:
-    """Who makes and who reads a program's values; None among readers is whatever is no kernel: loops, branches, results."""
+    """Who reads a program's values; None among readers is whatever is no kernel: loops, branches, results."""
 
     def __init__(self, lowered: LoweredProgram) -> None:
-        self._tensors = lowered.tensors
         self._readers: dict[int, list[Kernel | None]] = {}
-        self._makers: dict[int, Kernel] = {}
         for block in _blocks(lowered.schedule):
             for step in block.steps:
                 reader = step if isinstance(step, Kernel) else None
                 for value in set(step.reads):
                     self._readers.setdefault(value, []).append(reader)
-                if reader is not None:
-                    self._makers.update(dict.fromkeys(reader.writes, reader))
             for value in block.outputs:
                 self._readers.setdefault(value, []).append(None)
 
@@ -73,18 +68,6 @@ class _Uses:
             return 1
         loaded, result = partial_bytes(shape, parts), kernel.written_bytes
         return int(len(readers) * loaded > LAUNCH_S * BYTES_PER_S + loaded + (1 + len(readers)) * result)
-
-    def pads(self, kernel: Kernel, parts: int) -> int:
-        """Launches before it that pad operands."""
-        shape = kernel.geometry
-        assert isinstance(shape, Gemm)
-        if not padded_bytes(shape, parts):
-            return 0
-        sizes = {shape.batch * shape.k * side for side in (shape.m, shape.n)}
-        sized = [value for value in dict.fromkeys(kernel.reads) if self._tensors[value].elements in sizes]
-        operands = sized[:2]  # a product's come before its epilogue's, which are as large as the result
-        makers = [self._makers.get(value) for value in operands]
-        return sum([maker is None or maker.kind is not KernelKind.LOOP_FUSION for maker in makers])
 
 
 def _blocks(schedule: Schedule) -> Iterator[Schedule]:

@@ -38,16 +38,22 @@ _OLDER = SplitWeights(memory=0.0666955, summed=467.815, launch=5.65307e7)
 _FLOP = 100.0
 
 
-def padded_bytes(shape: Gemm, parts: int) -> int:
-    """Bytes of the operands' copies where K has no equal parts of whole loads, to a multiple of which the rewriter pads it."""
+def padded_length(shape: Gemm, parts: int) -> int:
+    """K where it is split into equal parts of whole loads, to a multiple of which the rewriter pads it."""
     if parts == 1:
-        return 0
-    width = element_bytes(shape.lhs_dtype)
+        return shape.k
+    width = min(element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype))
     part = math.ceil(math.ceil(shape.k / parts) * width / LOADED_BYTES) * LOADED_BYTES / width
-    if part * parts == shape.k:
+    return int(part * parts)
+
+
+def padded_bytes(shape: Gemm, parts: int) -> int:
+    """Bytes of the operands' copies where K is padded."""
+    length = padded_length(shape, parts)
+    if length == shape.k:
         return 0
-    rows = shape.m * width + shape.n * element_bytes(shape.rhs_dtype)
-    return int(shape.batch * part * parts * rows)
+    rows = shape.m * element_bytes(shape.lhs_dtype) + shape.n * element_bytes(shape.rhs_dtype)
+    return int(shape.batch * length * rows)
 
 
 def partial_bytes(shape: Gemm, parts: int) -> int:

@@ -81,9 +81,14 @@ def test_outer_dimensions_share_a_mask_of_rows_and_columns() -> None:
     masked = heads(mask=1024 * 1024)
     assert mask_is_shared(masked, shape_of(masked))
     assert not mask_is_shared(softmax(1024, 1024, mask=1024 * 1024), Reduction(shape=(1024, 1024), dims=(1,)))
-    for places in (("iota", "iota"), ("iota", "broadcast_in_dim", "broadcast_in_dim", "compare")):
+    several = replace(heads(mask=256 * 256 * 2), geometry=Reduction(shape=(16, 8, 256, 256), dims=(3,)))
+    assert not mask_is_shared(several, shape_of(several))  # 131,072 bytes: 16 x 8 x 256 sums in f32
+    spread = ("broadcast_in_dim", "broadcast_in_dim", "compare")
+    for places in (("iota", "iota"), ("iota", *spread), ("iota", "constant", *spread)):
         causal = replace(heads(), ops=(*(f"stablehlo.{name}" for name in places), *SOFTMAX))
         assert mask_is_shared(causal, shape_of(causal))
+        up_to_lengths = replace(causal, flags=frozenset({"lengths"}))
+        assert not mask_is_shared(up_to_lengths, shape_of(causal))
     shorter = replace(heads(), ops=("stablehlo.iota", "stablehlo.broadcast_in_dim", "stablehlo.compare", *SOFTMAX))
     assert not mask_is_shared(shorter, shape_of(shorter))  # columns alone, up to a length
 

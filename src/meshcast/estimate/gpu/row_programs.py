@@ -51,6 +51,8 @@ VALUE, STREWN_VALUE, TWICE_VALUE = (
 VECTOR = 8  # elements that the widest loads take of a row
 TWICE = 1.7  # instructions of a program whose values are held in two orders, over those of one (PTX)
 LARGE_TILE, SMALL_TILE = (16384, 8), (2048, 4)  # elements of a program, and warps
+# What stands between places and their comparison where nothing else is compared: constants are written anywhere.
+_BESIDE_PLACES = frozenset({"broadcast_in_dim", "reshape", "add", "convert", "constant"})
 FEW_ELEMENTS = 1 << 22  # that large tiles leave too few programs of
 SIDE_BY_SIDE = 8  # further programs of an SM until arithmetic overlaps memory as in other kernels
 
@@ -202,13 +204,18 @@ def as_tiled(kernel: Kernel, shape: Reduction) -> Kernel:
 
 
 def mask_is_shared(kernel: Kernel, shape: Reduction) -> bool:
-    """Whether outer dimensions share a mask of rows and columns: an operand of just these, or compared places."""
+    """Whether outer dimensions share a mask of rows and columns: an operand of just these, or compared places.
+
+    An operand that could as well be a number for each row (a sum, a maximum) is taken for one.
+    """
     kept = [size for dim, size in enumerate(shape.shape) if dim not in shape.dims and size > 1]
     if len(kept) < 2:
         return False
     reduced = math.prod(shape.shape[d] for d in shape.dims)
-    masks = {kept[-1] * reduced * width for width in (1, 2, 4)}
-    return _compares_places(kernel.ops) or not masks.isdisjoint(kernel.operand_bytes)
+    rows = math.prod(kept)
+    masks = {kept[-1] * reduced * width for width in (1, 2, 4)} - {rows * width for width in (1, 2, 4)}
+    causal = "lengths" not in kernel.flags and _compares_places(kernel.ops)
+    return causal or not masks.isdisjoint(kernel.operand_bytes)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -219,4 +226,4 @@ def _compares_places(ops: tuple[str, ...]) -> bool:
         return names.count("iota") > 1
     after = names[names.index("iota") + 1 :]
     between = after[: after.index("compare")] if "compare" in after else []
-    return between.count("broadcast_in_dim") > 1 and set(between) <= {"broadcast_in_dim", "reshape", "add", "convert"}
+    return between.count("broadcast_in_dim") > 1 and set(between) <= _BESIDE_PLACES

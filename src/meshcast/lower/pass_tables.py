@@ -164,7 +164,14 @@ _RECENCY = _Program(
 
 XLA_GPU = PassTable(
     ops=(
-        *_INNER,
+        _INNER[0],
+        _Block(
+            "simple branches",
+            "both sides of branches that cost little are computed, and selected from; before what they read is copied into them",
+            block.select_of_branches,
+            block.has_branches,
+        ),
+        *_INNER[1:],
         *_CLEANED,
         _SHARED,
         _Block(

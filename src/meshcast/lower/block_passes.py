@@ -37,7 +37,6 @@ from meshcast.lower.reductions import split_reduction
 from meshcast.lower.row_layouts import may_lay_out_rows, with_row_layouts
 from meshcast.lower.scatters import has_one_index, scatter_into_addends, with_simple_indices
 from meshcast.lower.siblings import merge_siblings
-from meshcast.lower.simple_branches import without_simple_branches
 from meshcast.lower.single_turns import turns_once, without_single_turns
 from meshcast.lower.sinking import spread_inputs, with_sunk_reads, without_allocations
 from meshcast.lower.small_kernels import clears_first, memset
@@ -66,16 +65,6 @@ def has_single_turns(draft: BlockDraft) -> bool:
 def inline_single_turns(draft: BlockDraft) -> None:
     """`without_single_turns`."""
     draft.block = without_single_turns(draft.block, draft.program.on_data)
-
-
-def has_branches(draft: BlockDraft) -> bool:
-    """Whether a block has branches."""
-    return any(op.cost.kind is OpKind.BRANCH for op in draft.block.ops)
-
-
-def select_of_branches(draft: BlockDraft) -> None:
-    """`without_simple_branches`."""
-    draft.block = without_simple_branches(draft.block, draft.values)
 
 
 def merge_counters(draft: BlockDraft) -> None:

@@ -17,6 +17,7 @@ from meshcast.lower.cut_joins import cut_joins, may_cut_joins
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
+from meshcast.lower.simple_branches import has_branches, select_of_branches
 from meshcast.workload import OpKind
 
 _Block = LoweringPass[BlockDraft]
@@ -168,8 +169,8 @@ XLA_GPU = PassTable(
         _Block(
             "simple branches",
             "both sides of branches that cost little are computed, and selected from; before what they read is copied into them",
-            block.select_of_branches,
-            block.has_branches,
+            select_of_branches,
+            has_branches,
         ),
         *_INNER[1:],
         *_CLEANED,

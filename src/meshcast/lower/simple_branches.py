@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from meshcast.lower.draft import BlockDraft
 from meshcast.lower.renaming import renamed_op
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.vector_products import is_vector_product
@@ -21,6 +22,16 @@ from meshcast.workload import Block, Cost, Op, OpKind
 _CHEAP = frozenset({OpKind.ELEMENTWISE, OpKind.REDUCE, OpKind.BROADCAST, OpKind.VIEW, OpKind.SLICE})
 _JOINS = frozenset({"stablehlo.concatenate", "stablehlo.pad"})  # reversals are expensive
 _CONSTANTS = frozenset({"stablehlo.constant"})  # counting up is expensive
+
+
+def has_branches(draft: BlockDraft) -> bool:
+    """Whether a block has branches."""
+    return any(op.cost.kind is OpKind.BRANCH for op in draft.block.ops)
+
+
+def select_of_branches(draft: BlockDraft) -> None:
+    """`without_simple_branches`."""
+    draft.block = without_simple_branches(draft.block, draft.values)
 
 
 def without_simple_branches(block: Block, values: ValueTypes) -> Block:

@@ -253,9 +253,10 @@ class _Lifetimes:
     def _goes_by_elements(self, maker: Kernel, value: int) -> bool:
         """Whether a kernel computes a value element by element, be it beside sums: as large as what it reads, it is none."""
         if maker.kind is KernelKind.LOOP_FUSION:
-            return True
+            return "copy" not in maker.flags  # which is begun ahead in a loop, or stays a copy
         elements = [self._tensors[read].elements for read in maker.reads]
-        return maker.kind is KernelKind.REDUCTION and self._tensors[value].elements >= max(elements, default=0)
+        several = maker.kind is KernelKind.REDUCTION and len(maker.writes) > 1
+        return several and self._tensors[value].elements >= max(elements, default=0)
 
     def _donors(self, step: Step, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
         """The buffers that a step's results are written into, where those exist already."""

@@ -4,8 +4,8 @@ A conditional keeps kernels apart, needs its operands in memory and waits for th
 where nothing on either side costs much: arithmetic on elements, reductions, broadcasts, joins, pads and slices, and products with
 vectors, which are reductions by then (`TryRemoveConditional`, `instruction_is_expensive`). Selects are then fused like any
 arithmetic. A side that only hands values on is cheaper than a select, and the conditional stays: but a constant among its results
-counts as computed there, where XLA's importer sinks it. Only a truth value selects: of a number that a program clamps, even between
-two sides, the conditional stays as well.
+counts as computed there, where XLA's importer sinks it. Only a truth value selects: of a number that a program clamps, even
+between two sides, the conditional stays as well.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def select_of_branches(draft: BlockDraft) -> None:
 
 
 def without_simple_branches(block: Block, values: ValueTypes) -> Block:
-    """The block with both sides of such branches, and selects, in the branches' places; sides are looked into as well."""
+    """The block with both sides of such branches, and selects, in the branches' places; they may have such branches in them."""
     makers = {value: op for op in block.ops for value in op.results}
     names: dict[int, int] = {}
     ops: list[Op] = []
@@ -45,12 +45,12 @@ def without_simple_branches(block: Block, values: ValueTypes) -> Block:
         if op.cost.kind is not OpKind.BRANCH:
             ops.append(op)
             continue
-        op = replace(op, blocks=tuple([without_simple_branches(side, values) for side in op.blocks]))
-        selector = _selector(op, makers, values)
-        if selector is None or not _is_simple(op, makers):
+        selector = _selector(op, makers, values) if len(op.blocks) == 2 else None
+        sides = [without_simple_branches(side, values) for side in op.blocks] if selector is not None else []
+        if selector is None or not all([_is_simple(side, makers) for side in sides]):
             ops.append(op)
             continue
-        first, second = op.blocks
+        first, second = sides
         ops += (*first.ops, *second.ops)
         truth, swapped = selector
         on_true, on_false = (first, second) if swapped else (second, first)
@@ -73,15 +73,10 @@ def _selector(branch: Op, makers: Mapping[int, Op], values: ValueTypes) -> tuple
     return maker.operands[0], False
 
 
-def _is_simple(branch: Op, makers: Mapping[int, Op]) -> bool:
-    """Whether both sides compute something, and nothing that costs much."""
-    if len(branch.blocks) != 2:
-        return False
-    return all(_computes(side, makers) and all(map(_is_cheap, side.ops)) for side in branch.blocks)
-
-
-def _computes(side: Block, makers: Mapping[int, Op]) -> bool:
-    return bool(side.ops) or any(value in makers and makers[value].name in _CONSTANTS for value in side.outputs)
+def _is_simple(side: Block, makers: Mapping[int, Op]) -> bool:
+    """Whether a side computes something, and nothing that costs much."""
+    constant = any(value in makers and makers[value].name in _CONSTANTS for value in side.outputs)
+    return (bool(side.ops) or constant) and all(map(_is_cheap, side.ops))
 
 
 def _is_cheap(op: Op) -> bool:

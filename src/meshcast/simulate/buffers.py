@@ -170,7 +170,7 @@ class _Lifetimes:
     def _block(
         self, schedule: Schedule, inputs: frozenset[int], outputs: Mapping[int, int | None]
     ) -> dict[int, LiveBuffer]:
-        """The buffers of a block's values. `outputs` lie in somebody else's memory: a loop's where the old state is that each is told with."""
+        """The buffers of a block's values. `outputs` lie in others' memory: a loop's where the old state is, which is told."""
         last = last_reads(schedule)
         live: dict[int, LiveBuffer] = {value: LiveBuffer(0, self._now, self._now, held=True) for value in inputs}
         for index, step in enumerate(schedule.steps):
@@ -191,7 +191,7 @@ class _Lifetimes:
                 if buffer is not None and before is not None and not buffer.held:
                     carried = live[before]
                     if before in reads or carried.end >= buffer.start:
-                        buffer = None  # what it would be written over lies elsewhere, as the old value was still needed then
+                        buffer = None  # that lies elsewhere, as the old value was still needed when it was written
                 if buffer is None:
                     buffer = LiveBuffer(self._tensors[value].bytes, entered, now, value=value)
                     self._buffers.append(buffer)
@@ -238,7 +238,7 @@ class _Lifetimes:
             self._single.add(kernel.writes[0])
 
     def _written_padded(self, kernel: Kernel, schedule: Schedule) -> int:
-        """Bytes of the operands that a pass over elements pads as it makes them, as nobody else reads them: they are there once."""
+        """Bytes of operands that a pass over elements pads as it makes them: nobody else reads them, and they are there once."""
         makers = {made: step for step in schedule.steps for made in step.writes}
         alone = [
             value
@@ -320,7 +320,7 @@ class _Lifetimes:
 
 
 def _written_in_place(body: Schedule) -> dict[int, int | None]:
-    """Outputs of a loop body that can be written straight into the carried buffer, as its old value, which is told, is dead by then."""
+    """Outputs of a loop body that can be written straight into the carried buffer, each with its old value: dead by then."""
     last = last_reads(body)
     defined = {value: (index, step) for index, step in enumerate(body.steps) for value in step.writes}
     found: dict[int, int | None] = {}

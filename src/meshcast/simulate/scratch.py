@@ -41,7 +41,7 @@ WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
 WORKSPACE_BEFORE = 4 * 2**20
 FEW_ROWS = 64
 SMALL_PRODUCT, SMALL_BYTE_PRODUCT = 2**29, 2**33  # multiply-adds; of 1-byte operands
-SMALL_SPLIT_PRODUCT = 2**28  # of f32 whose K is split: its parts fill the SMs (two libraries' regressions and graphs, both cuBLAS's)
+SMALL_SPLIT_PRODUCT = 2**28  # of f32 whose K is split, so that its parts fill the SMs (those of two libraries)
 LARGE_RESULT = 16_000_000  # elements
 LONG_K, SHORT_K = 7000, 1000
 # Of these cuBLAS wins over Triton even with an epilogue, which then is a kernel of its own (all 25 of FNet's; an H200).

@@ -90,7 +90,11 @@ def nested_loops(depth: int) -> str:
 
 def nested_branches(depth: int) -> str:
     """Branches in each other."""
-    lines = [f"%p = stablehlo.constant dense<0> : {N}"]
+    lines = [
+        f"%first = stablehlo.slice %x [0:1, 0:1] : ({T}) -> tensor<1x1xf32>",
+        "%number = stablehlo.reshape %first : (tensor<1x1xf32>) -> tensor<f32>",
+        f"%p = stablehlo.convert %number : (tensor<f32>) -> {N}",
+    ]
     lines += [f'%c{k} = "stablehlo.case"(%p) ({{' for k in range(depth)]
     lines.append(f"%y = stablehlo.tanh %x : {T}")
     value = "y"

@@ -54,9 +54,9 @@ def copies(text: str) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (program(GROWS), (1, 0)),  # %b is handed on unchanged
-        (program(GROWS, donated=True), (0, 0)),
-        (program(GROWS, start=STARTED), (0, 0)),
+        (program(GROWS), (2, 0)),  # %b is handed on unchanged, and returned: an argument
+        (program(GROWS, donated=True), (1, 0)),
+        (program(GROWS, start=STARTED), (1, 0)),
         (program(GROWS, start=STARTED, after="%w#1, %s"), (1, 0)),  # read behind the loop
         (program(SWAPS), (2, 2)),
     ],

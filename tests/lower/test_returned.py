@@ -56,3 +56,27 @@ def test_a_program_that_launches_nothing_says_so(on: str, counted: bool) -> None
     assert "launches nothing" in " ".join(answer.warnings)
     assert answer.step_time_s is not None
     assert (answer.step_time_s > 1e-5) == counted  # a call of an executable takes the host tens of microseconds
+
+
+LOOP = f"""
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %x = %a, %y = %b) : tensor<i32>, tensor<{SIZE}xf32>, tensor<{SIZE}xf32> cond {{
+    %four = stablehlo.constant dense<4> : tensor<i32>
+    %c = stablehlo.compare LT, %i, %four : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }} do {{
+    %s = stablehlo.add %x, %y : tensor<{SIZE}xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %s, %y : tensor<i32>, tensor<{SIZE}xf32>, tensor<{SIZE}xf32>
+  }}
+"""
+
+
+@pytest.mark.parametrize(("second", "copied"), [(B, True), (f"{B} {{tf.aliasing_output = 1 : i32}}", False)])
+def test_what_a_loop_hands_on_unchanged_is_what_it_was_given(second: str, copied: bool) -> None:
+    """Of the sums the loop's own copy is written over; the other array is an argument still, and copied behind the loop."""
+    lowered = lower_text(program(f"{A}, {second}", LOOP, "%r#1, %r#2", 2))
+    last = lowered.schedule.steps[-1]
+    assert (lowered.schedule.outputs[1] == lowered.schedule.inputs[1]) is not copied
+    assert (lowered.schedule.outputs[1] in last.writes and last.reads == lowered.schedule.inputs[1:2]) is copied

@@ -88,6 +88,19 @@ def test_a_loop_keeps_one_buffer_per_carried_value() -> None:
     assert temporaries(schedule(steps, [0], [5]), sizes=sizes) == 7000
 
 
+@pytest.mark.parametrize(("late", "needed"), [(False, 2000), (True, 3000)])
+def test_a_new_state_is_not_where_something_lay_while_the_old_one_was_needed(late: bool, needed: int) -> None:
+    """Body: 10 -> 11, a pass -> 12, a pass -> 13, the new state, in the carried buffer.
+
+    Read by the first kernel alone, the old state leaves its buffer to all of them. Read by the second as well, elsewhere than
+    where that writes, it is still there when 12 is written: that has memory of its own, for 13 to be written behind it.
+    """
+    second = replace(kernel([11, 10] if late else [11], [12], elementwise=True), rearranged=(0, 1))
+    body = schedule([kernel([10], [11]), second, kernel([12], [13], elementwise=True)], [10], [13])
+    steps: list[Step] = [kernel([0], [1]), loop(body, 4, [1], [2]), kernel([2], [3])]
+    assert temporaries(schedule(steps, [0], [3]), sizes={3: Tensor((1,), "i8")}) == needed
+
+
 def test_what_a_loop_passes_through_is_not_copied() -> None:
     body = schedule([kernel([10, 11], [12])], [10, 11], [12, 11])
     steps: list[Step] = [loop(body, 4, [0, 1], [2, 3]), kernel([2], [4])]

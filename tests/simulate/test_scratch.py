@@ -11,7 +11,7 @@ from meshcast.lower import Kernel, KernelKind
 from meshcast.lower.splits import padded_bytes, partial_bytes, split_parts
 from meshcast.simulate.memory import peak_memory
 from meshcast.simulate.scratch import calls_cublas, is_library_call, needs_once_timed, scratch_bytes
-from meshcast.workload.graph import Attention, Gemm
+from meshcast.workload.graph import Attention, Gemm, Tensor
 from meshcast.workload.shapes import SortGeometry
 from tests.simulate.schedules import program, schedule
 
@@ -60,6 +60,35 @@ def test_operands_are_padded_where_k_has_no_equal_parts() -> None:
     assert padded_bytes(product(64, 100, 50_000, "f32"), 128) == 128 * 392 * (64 + 100) * 4
     assert padded_bytes(product(64, 100, 50_176, "f32"), 128) == 0
     assert padded_bytes(product(64, 100, 50_000, "f32"), 1) == 0
+
+
+@pytest.mark.parametrize(("kind", "readers", "copies"), [("LOOP_FUSION", 1, 1), ("LOOP_FUSION", 2, 2), ("GEMM", 1, 2)])
+def test_what_a_pass_makes_for_a_split_product_alone_is_padded_as_it_is_made(
+    kind: str, readers: int, copies: int
+) -> None:
+    """A regression's gradient, `[64, 50000] x [50000, 100]` in 128 parts of 392, by cuBLAS: it reads what lies padded."""
+    shape = product(64, 100, 50_000, "f32")
+    rows, padded = Tensor((64, 50_000), "f32"), 128 * 392 * 4
+    types = {1: Tensor((50_000, 100), "f32"), 2: rows, 3: Tensor((64, 100), "f32"), 4: Tensor((1,), "f32")}
+    steps = [
+        Kernel(name="made", kind=KernelKind[kind], dtype="f32", reads=(0,), writes=(2,), operand_bytes=(4,)),
+        kernel(shape, reads=(2, 1), writes=(3,), operand_bytes=(rows.bytes, types[1].bytes)),
+    ]
+    if readers > 1:
+        last = Kernel(name="last", kind=KernelKind.REDUCTION, dtype="f32", reads=(2,), writes=(4,), operand_bytes=(4,))
+        steps.insert(1, last)
+    needed = program(schedule(steps, [0, 1], [3, *([4] if readers > 1 else [])]), sizes=types)
+    held = padded * (64 + 100) + (rows.bytes if copies > 1 else 0)
+    assert peak_memory(needed, H200).temporaries == held + partial_bytes(shape, 128) + 32 * MIB
+
+
+def test_small_f32_products_are_cublass_once_they_are_split() -> None:
+    """On an H200 of two libraries: 2^28.3 multiply-adds in 128 and 64 parts went to cuBLAS, whole ones of as many to Triton."""
+    split, whole = product(128, 128, 20_000, "f32"), product(20_000, 128, 128, "f32")
+    assert split_parts(split, H200.cores, H200.architecture) == 64
+    assert split_parts(whole, H200.cores, H200.architecture) == 1
+    assert calls_cublas(kernel(split), split, H200)
+    assert not calls_cublas(kernel(whole), whole, H200)
 
 
 def test_an_epilogue_behind_a_sum_does_not_keep_a_product_from_cublas() -> None:

@@ -4,6 +4,7 @@
   many convolutions read it, and a filter gradient's result is transposed back. A 1 x 1 filter that only lacks the
   spatial dimensions in between is not moved.
 - conv_rewriter: the reversed filter of an input gradient is the filter of the forward pass: cuDNN reverses it.
+- algebraic_simplifier (FoldConvInputPad): a pad of an image is the padding of the convolutions that read it.
 - cudnn_pad_for_convolutions / conv_padding_legalization: padding that differs between both sides is made explicit by a
   pad of the input, which fuses with what computes that; the result of a strided convolution's input gradient
   is computed with even padding and sliced.
@@ -38,14 +39,14 @@ class ConvolutionRewriter:
         self._values = values
         self._made: dict[object, int] = {}
         self._reversed: dict[int, int] = {}
-        self._pads: set[int] = set()
+        self._pads: dict[int, Op] = {}
 
     def note(self, op: Op) -> None:
         """Remembers what a reversal reverses, and what is padded."""
         if op.name.endswith("reverse") and op.operands:
             self._reversed[op.results[0]] = op.operands[0]
         elif op.name == "stablehlo.pad":
-            self._pads.add(op.results[0])
+            self._pads[op.results[0]] = op
 
     def rewrite(self, op: Op) -> list[Op]:
         """The op with what has to run around it."""
@@ -55,6 +56,7 @@ class ConvolutionRewriter:
         before: list[Op] = []
         after: list[Op] = []
         lhs, rhs, result = op.operands[0], op.operands[1], op.results[0]
+        lhs, shape = self._unpadded(shape, lhs)
         if (exchanged := exchanged_operands(shape)) is not None:
             lhs, rhs = (
                 self._once(op, OpKind.TRANSPOSE, value, (role,), before)
@@ -63,7 +65,7 @@ class ConvolutionRewriter:
             if has_holes(exchanged):
                 lhs, rhs, exchanged = self._without_holes(op, exchanged, lhs, rhs, before)
             return [*before, resized(op, self._values, operands=(lhs, rhs), results=(result,), geometry=exchanged)]
-        if is_forward_call(shape, reversed_filter=rhs in self._reversed) and has_holes(shape, padded=lhs in self._pads):
+        if is_forward_call(shape, reversed_filter=rhs in self._reversed) and has_holes(shape):
             lhs, rhs, shape = self._without_holes(op, shape, lhs, rhs, before)
         if is_filter_gradient(shape):
             result = self._filter_gradient_result(op, shape, after)
@@ -81,6 +83,26 @@ class ConvolutionRewriter:
         operands = (wide, rhs, *widened, *op.operands[2:])  # an epilogue's come last
         core = resized(op, self._values, operands=operands, results=(result,), geometry=shape)
         return [*before, core, *after]
+
+    def _unpadded(self, shape: Convolution, value: int) -> tuple[int, Convolution]:
+        """What a pad puts zeros around, and the convolution that has them as padding, where only images are padded.
+
+        Nothing else than zeros is put around an image for a convolution.
+        """
+        pad = self._pads.get(value)
+        if pad is None or not pad.cost.starts or max(shape.lhs_dilation, default=1) > 1:
+            return value, shape
+        small, large = (self._values.tensors[each].shape for each in (pad.operands[0], value))
+        places = [shape.layout.partition(",")[0].index(str(d)) for d in range(len(shape.in_spatial))]
+        if any(small[place] != large[place] for place in range(len(large)) if place not in places):
+            return value, shape
+        padding = tuple(
+            [
+                (low + pad.cost.starts[place], high + large[place] - small[place] - pad.cost.starts[place])
+                for place, (low, high) in zip(places, shape.padding, strict=True)
+            ]
+        )
+        return pad.operands[0], replace(shape, in_spatial=tuple([small[place] for place in places]), padding=padding)
 
     def _without_holes(
         self, op: Op, shape: Convolution, lhs: int, rhs: int, before: list[Op]
@@ -250,13 +272,9 @@ def exchanged_operands(shape: Convolution) -> Convolution | None:
     )
 
 
-def has_holes(shape: Convolution, *, padded: bool = False) -> bool:
-    """Whether a forward call's dilation becomes zeros: of its input always, of its filter beside uneven padding.
-
-    A pad in front of the call (`padded`) joins its window (`FoldConvInputPad`). It is taken to be uneven, as that of a causal
-    layer: even padding is written in the window itself.
-    """
-    uneven = padded or any(low != high or low < 0 for low, high in shape.padding)
+def has_holes(shape: Convolution) -> bool:
+    """Whether a forward call's dilation becomes zeros: of its input always, of its filter beside uneven padding."""
+    uneven = any(low != high or low < 0 for low, high in shape.padding)
     return max(shape.lhs_dilation, default=1) > 1 or (uneven and max(shape.rhs_dilation, default=1) > 1)
 
 

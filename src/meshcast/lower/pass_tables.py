@@ -17,6 +17,7 @@ from meshcast.lower.cut_joins import cut_joins, may_cut_joins
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
+from meshcast.lower.simple_branches import has_branches, select_of_branches
 from meshcast.workload import OpKind
 
 _Block = LoweringPass[BlockDraft]
@@ -164,7 +165,14 @@ _RECENCY = _Program(
 
 XLA_GPU = PassTable(
     ops=(
-        *_INNER,
+        _INNER[0],
+        _Block(
+            "simple branches",
+            "both sides of branches that cost little are computed, and selected from; before what they read is copied into them",
+            select_of_branches,
+            has_branches,
+        ),
+        *_INNER[1:],
         *_CLEANED,
         _SHARED,
         _Block(

@@ -8,6 +8,8 @@ assignment makes them:
   needed or is not ours to overwrite, as a donated argument is, and a value the loop only passes through is never copied;
 - a carried value and the next iteration's, unless the old one is still read when the new one is written: then the new
   one has a buffer of its own until the iteration ends;
+- a carried value's new state and what it is written over, where the old state was dead when that was written: else the state lies
+  in the carried buffer, and what leads to it in another;
 - an elementwise pass and an operand of the same size that dies there, if that is all its kernel returned: XLA:GPU looks
   for the operand's own instruction, which a library call's or a multi-output fusion's tuple hides (heap_simulator.cc). A
   result of the program has memory of its own, and what is put there first is asked for by where it was last seen, behind
@@ -40,7 +42,7 @@ from meshcast.lower import (
     sorted_by_radix,
     writes_over,
 )
-from meshcast.simulate.scratch import kernel_needs
+from meshcast.simulate.scratch import kernel_needs, padded_operands, pads_operands
 from meshcast.workload import DTYPE_BITS, SortGeometry, Tensor
 
 
@@ -146,7 +148,7 @@ class _Lifetimes:
         self._buffers: list[LiveBuffer] = []
 
     def program(self, schedule: Schedule) -> list[LiveBuffer]:
-        live = self._block(schedule, frozenset(schedule.inputs), frozenset(schedule.outputs))
+        live = self._block(schedule, frozenset(schedule.inputs), dict.fromkeys(schedule.outputs))
         writers = {value: step for step in schedule.steps for value in step.writes}
         for value in set(schedule.outputs):
             if value not in live:
@@ -165,7 +167,10 @@ class _Lifetimes:
             output.held = output is argument or value in schedule.inputs or output.start >= free_from
         return self._buffers
 
-    def _block(self, schedule: Schedule, inputs: frozenset[int], outputs: frozenset[int]) -> dict[int, LiveBuffer]:
+    def _block(
+        self, schedule: Schedule, inputs: frozenset[int], outputs: Mapping[int, int | None]
+    ) -> dict[int, LiveBuffer]:
+        """The buffers of a block's values. `outputs` lie in others' memory: a loop's where the old state is, which is told."""
         last = last_reads(schedule)
         live: dict[int, LiveBuffer] = {value: LiveBuffer(0, self._now, self._now, held=True) for value in inputs}
         for index, step in enumerate(schedule.steps):
@@ -176,12 +181,17 @@ class _Lifetimes:
             elif isinstance(step, BranchStep):
                 self._now = self._branches(step, entered)
             elif self._device is not None:
-                self._scratch(step, self._device)
+                self._scratch(step, self._device, schedule)
             now, reads = self._now, step.reads
             dying = {v for v in reads if last[v] == index and v in live}
             donors = self._donors(step, dying, live)
             for value in step.writes:
                 buffer = donors.get(value)
+                before = outputs.get(value)
+                if buffer is not None and before is not None and not buffer.held:
+                    carried = live[before]
+                    if before in reads or carried.end >= buffer.start:
+                        buffer = None  # that lies elsewhere, as the old value was still needed when it was written
                 if buffer is None:
                     buffer = LiveBuffer(self._tensors[value].bytes, entered, now, value=value)
                     self._buffers.append(buffer)
@@ -203,7 +213,7 @@ class _Lifetimes:
         kept: list[LiveBuffer] = []
         for body in step.bodies:
             self._now, self._buffers = entered, []
-            self._block(body, frozenset(), frozenset(body.outputs))
+            self._block(body, frozenset(), dict.fromkeys(body.outputs))
             ends.append(self._now)
             if (size := most_at_once(self._buffers)) > largest:
                 kept, largest = self._buffers, size
@@ -211,12 +221,14 @@ class _Lifetimes:
         self._buffers = others
         return max(ends)
 
-    def _scratch(self, kernel: Kernel, device: Device) -> None:
+    def _scratch(self, kernel: Kernel, device: Device, schedule: Schedule) -> None:
         """What a kernel needs while it runs; and whether its result can be written over later."""
         known = self._scratches.get(kernel.cost_key)
         if known is None:
             known = self._scratches[kernel.cost_key] = self._needs(kernel, device, tuned=self._tuned)
         size, library = known
+        if size and pads_operands(kernel, device, tuned=self._tuned):
+            size -= self._written_padded(kernel, schedule)
         if size:
             result = (
                 kernel.writes[0] if kernel.kind is KernelKind.GEMM and kernel.vector_flops and kernel.writes else None
@@ -224,6 +236,27 @@ class _Lifetimes:
             self._buffers.append(LiveBuffer(size, self._now, self._now, before=result))
         if not library and len(kernel.writes) == 1:
             self._single.add(kernel.writes[0])
+
+    def _written_padded(self, kernel: Kernel, schedule: Schedule) -> int:
+        """Bytes of operands that a pass over elements pads as it makes them: nobody else reads them, and they are there once."""
+        makers = {made: step for step in schedule.steps for made in step.writes}
+        alone = [
+            value
+            for value in padded_operands(kernel, self._tensors)
+            if isinstance(maker := makers.get(value), Kernel)
+            and self._goes_by_elements(maker, value)
+            and value not in schedule.outputs
+            and sum(value in step.reads for step in schedule.steps) == 1
+        ]
+        return sum(self._tensors[value].bytes for value in alone)
+
+    def _goes_by_elements(self, maker: Kernel, value: int) -> bool:
+        """Whether a kernel computes a value element by element, be it beside sums: as large as what it reads, it is none."""
+        if maker.kind is KernelKind.LOOP_FUSION:
+            return "copy" not in maker.flags  # which is begun ahead in a loop, or stays a copy
+        elements = [self._tensors[read].elements for read in maker.reads]
+        several = maker.kind is KernelKind.REDUCTION and len(maker.writes) > 1
+        return several and self._tensors[value].elements >= max(elements, default=0)
 
     def _donors(self, step: Step, dying: set[int], live: dict[int, LiveBuffer]) -> dict[int, LiveBuffer]:
         """The buffers that a step's results are written into, where those exist already."""
@@ -286,18 +319,18 @@ class _Lifetimes:
         return found
 
 
-def _written_in_place(body: Schedule) -> frozenset[int]:
-    """Outputs of a loop body that can be written straight into the carried buffer: its old value is dead by then."""
+def _written_in_place(body: Schedule) -> dict[int, int | None]:
+    """Outputs of a loop body that can be written straight into the carried buffer, each with its old value: dead by then."""
     last = last_reads(body)
     defined = {value: (index, step) for index, step in enumerate(body.steps) for value in step.writes}
-    found = set()
+    found: dict[int, int | None] = {}
     for before, after in zip(body.inputs, body.outputs, strict=True):
         if after in defined:
             index, step = defined[after]
             ends = last.get(before, -1)
             if ends < index or (ends == index and isinstance(step, Kernel) and writes_over(step, before, after)):
-                found.add(after)
-    return frozenset(found)
+                found[after] = before
+    return found
 
 
 def last_reads(schedule: Schedule) -> dict[int, int]:

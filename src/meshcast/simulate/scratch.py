@@ -19,6 +19,7 @@ Where nothing is timed (`tuned=False`, as with --xla_gpu_enable_triton_gemm=fals
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from meshcast.hardware import Device
 from meshcast.lower import (
@@ -34,12 +35,13 @@ from meshcast.lower import (
     split_parts,
 )
 from meshcast.simulate.convolution_workspaces import workspace_bytes
-from meshcast.workload import DTYPE_BITS, Attention, Convolution, Gemm, SortGeometry, element_bytes
+from meshcast.workload import DTYPE_BITS, Attention, Convolution, Gemm, SortGeometry, Tensor, element_bytes
 
 WORKSPACE = 32 * 2**20  # bytes, of cuBLAS since Hopper
 WORKSPACE_BEFORE = 4 * 2**20
 FEW_ROWS = 64
 SMALL_PRODUCT, SMALL_BYTE_PRODUCT = 2**29, 2**33  # multiply-adds; of 1-byte operands
+SMALL_SPLIT_PRODUCT = 2**28  # of f32 whose K is split, so that its parts fill the SMs (those of two libraries)
 LARGE_RESULT = 16_000_000  # elements
 LONG_K, SHORT_K = 7000, 1000
 # Of these cuBLAS wins over Triton even with an epilogue, which then is a kernel of its own (all 25 of FNet's; an H200).
@@ -82,6 +84,22 @@ def is_library_call(kernel: Kernel, device: Device, *, tuned: bool = True) -> bo
 def kernel_needs(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[int, bool]:
     """Bytes that a kernel needs besides its operands and results, and whether it is a library's."""
     return scratch_bytes(kernel, device, tuned=tuned), is_library_call(kernel, device, tuned=tuned)
+
+
+def pads_operands(kernel: Kernel, device: Device, *, tuned: bool) -> bool:
+    """Whether copies of a product's operands are among what it needs, padded along K as its parts want it."""
+    shape = kernel.geometry
+    if not tuned or kernel.kind is not KernelKind.GEMM or not isinstance(shape, Gemm) or device.kind != "gpu":
+        return False
+    return padded_bytes(shape, split_parts(shape, device.cores, device.architecture)) > 0
+
+
+def padded_operands(kernel: Kernel, tensors: Sequence[Tensor]) -> list[int]:
+    """The operands of such a product: they come before what its epilogue reads, which is as large as the result."""
+    shape = kernel.geometry
+    assert isinstance(shape, Gemm)
+    sizes = {shape.batch * shape.k * side for side in (shape.m, shape.n)}
+    return [value for value in dict.fromkeys(kernel.reads) if tensors[value].elements in sizes][:2]
 
 
 def needs_as_compiled(kernel: Kernel, device: Device, *, tuned: bool) -> tuple[int, bool]:
@@ -140,7 +158,10 @@ def _cublas_wins(shape: Gemm, device: Device) -> bool:
     if min(shape.m, shape.n) < FEW_ROWS or not shape.reads_aligned:
         return False
     results = shape.batch * shape.m * shape.n
-    if results * shape.k < (SMALL_BYTE_PRODUCT if element < 2 else SMALL_PRODUCT):
+    small = SMALL_BYTE_PRODUCT if element < 2 else SMALL_PRODUCT
+    if split_parts(shape, device.cores, device.architecture) > 1 and element == 4:
+        small = SMALL_SPLIT_PRODUCT
+    if results * shape.k < small:
         return False
     if element != 2 or results >= LARGE_RESULT or shape.k >= LONG_K:
         return True

@@ -316,7 +316,8 @@ class Cost:
     # A broadcast of an array: the result's dimension that each of the operand's is.
     orders: tuple[tuple[int, ...], ...] = ()
     strides: tuple[int, ...] = ()  # a slice's steps along each dimension, where one is more than 1
-    starts: tuple[int, ...] = ()  # where a slice begins along each dimension, where that is no value
+    # Where a slice begins along each dimension, where that is no value; where a pad's operand does.
+    starts: tuple[int, ...] = ()
     run: int = 0  # of a gather: elements of its table that lie side by side in its result, too; 0: nobody knows
     # A product: of each operand, the dimensions of its batch, its own rows or columns, and those that are summed over.
     parts: tuple[tuple[tuple[int, ...], ...], ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 from meshcast.base import InputError, UnsupportedError, allow_nesting, expect
 from meshcast.programs import Program, entry_function, ir, string_of, symbol_of
 from meshcast.workload.calls import called, with_executions
+from meshcast.workload.chosen_branches import chosen_region
 from meshcast.workload.collectives import SDY_COLLECTIVES, SDY_VIEWS, STABLEHLO_COLLECTIVES, CollectiveReader
 from meshcast.workload.custom_calls import any_custom_call_cost, custom_call_cost
 from meshcast.workload.data_loops import DataLoop, assumed_turns, data_loop, refuse_unused
@@ -367,6 +368,10 @@ class _Reader(EmittedOps):
         return answer
 
     def _branch(self, operation: Any, ops: list[Op], scope: str) -> None:
+        chosen = None if self._scheduled else chosen_region(operation, self._frames, self._functions)
+        if chosen is not None:
+            self._ids.update(zip(operation.results, self._read_block(chosen.blocks[0], ops, scope), strict=True))
+            return
         operands = self._operands(operation)
         blocks = []
         for region in operation.regions:

@@ -240,6 +240,11 @@ def constant_value(value: Any) -> int | None:
     return _integer(operation)
 
 
+def constant_truth(value: Any) -> bool | None:
+    """The truth value that a value always holds, or None."""
+    return _truth(_owner(value))
+
+
 def _integer(operation: Any | None) -> int | None:
     """The integer that an op always gives, or None."""
     if operation is not None and operation.name == "stablehlo.get_dimension_size":

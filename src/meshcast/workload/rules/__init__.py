@@ -81,7 +81,7 @@ COSTED_WHOLE_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
 COSTED_ALSO_BY: Mapping[str, Callable[[Any], Hashable]] = MappingProxyType(
     {
         "stablehlo.dynamic_slice": costs.takes_whole,
-        "stablehlo.pad": movement.pads_nothing,
+        "stablehlo.pad": lambda op: (movement.pads_nothing(op), movement.around(op)),
         "stablehlo.reduce": regions.plain_body,
         "stablehlo.slice": costs.takes_whole,
     }

@@ -81,7 +81,15 @@ def _pad(reading: OpReading) -> Cost:
         dtype=operand.dtype,
         operand_bytes=(min(operand.bytes, written), *(tensor.bytes for tensor in others)),
         written_bytes=written,
+        starts=around(reading.op),
     )
+
+
+def around(op: Any) -> tuple[int, ...]:
+    """How many elements a pad puts in front along each dimension, where it only puts some around its operand; else nothing."""
+    low, high = integers(op, "edge_padding_low"), integers(op, "edge_padding_high")
+    alone = bool(low) and min((*low, *high), default=0) >= 0 and not any(integers(op, "interior_padding"))
+    return tuple(low) if alone else ()
 
 
 def _iota(reading: OpReading) -> Cost:

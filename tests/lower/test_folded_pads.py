@@ -16,13 +16,16 @@ Pair = tuple[int, int]
 
 
 def padded(
-    pads: tuple[Pair, Pair, Pair, Pair], padding: tuple[Pair, Pair] = ((0, 0), (0, 0)), interior: int = 0
+    pads: tuple[Pair, Pair, Pair, Pair],
+    padding: tuple[Pair, Pair] = ((0, 0), (0, 0)),
+    interior: int = 0,
+    value: float = 0.0,
 ) -> tuple[list[str], Convolution]:
     """The kernels before the convolution of an image with a pad in front, and its shape."""
 
     def function(x: jax.Array, w: jax.Array) -> jax.Array:
         config = [(low, high, interior if 0 < dim < 3 else 0) for dim, (low, high) in enumerate(pads)]
-        around = lax.pad(jnp.sin(x), jnp.float32(0), config)
+        around = lax.pad(jnp.sin(x), jnp.float32(value), config)
         return lax.conv_general_dilated(around, w, (2, 2), padding, dimension_numbers=NHWC)
 
     channels = 32 + sum(pads[3])
@@ -62,3 +65,9 @@ def test_pads_of_channels_and_cuts_stay(pads: tuple[Pair, Pair, Pair, Pair]) -> 
 def test_holes_in_an_image_stay() -> None:
     ops, _ = padded(((0, 0), (1, 1), (1, 1), (0, 0)), interior=1)
     assert "stablehlo.pad" in ops
+
+
+def test_other_values_than_zero_stay() -> None:
+    ops, shape = padded(((0, 0), (1, 1), (1, 1), (0, 0)), value=1.0)
+    assert "stablehlo.pad" in ops
+    assert shape.padding == ((0, 0), (0, 0))

@@ -85,10 +85,7 @@ class ConvolutionRewriter:
         return [*before, core, *after]
 
     def _unpadded(self, shape: Convolution, value: int) -> tuple[int, Convolution]:
-        """What a pad puts zeros around, and the convolution that has them as padding, where only images are padded.
-
-        Nothing else than zeros is put around an image for a convolution.
-        """
+        """What a pad puts zeros around, and the convolution that has them as padding, where only images are padded."""
         pad = self._pads.get(value)
         if pad is None or not pad.cost.starts or max(shape.lhs_dilation, default=1) > 1:
             return value, shape

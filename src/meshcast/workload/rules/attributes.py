@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from meshcast.programs import string_of
@@ -64,3 +65,15 @@ def _algorithm_name(algorithm: Any) -> str:
     passes = algorithm.num_primitive_operations
     fast = "_FAST_ACCUM" if algorithm.allow_imprecise_accumulation else ""
     return "_".join(str(kind).upper() for kind in types) + (f"_X{passes}" if passes > 1 else "") + fast
+
+
+def constant_float(value: Any) -> float | None:
+    """What every element of a value is, where it is a constant or broadcast from one; else nothing."""
+    owner = value.owner
+    while getattr(owner, "name", "") == "stablehlo.broadcast_in_dim":
+        owner = owner.operands[0].owner
+    if getattr(owner, "name", "") != "stablehlo.constant":
+        return None
+    held = owner.attributes["value"]
+    splat = isinstance(held, ir.DenseFPElementsAttr) and held.is_splat
+    return float(ir.FloatAttr(held.get_splat_value()).value) if splat else None

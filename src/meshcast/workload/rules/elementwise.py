@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from jaxlib.mlir import ir
 
 from meshcast.workload.graph import Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
+from meshcast.workload.rules.attributes import constant_float
 from meshcast.workload.rules.costs import is_complex, view
 
 
@@ -145,19 +143,7 @@ _SIMPLE_POWERS = (1.0, 2.0, 3.0, 4.0, -1.0)
 
 def _raised(reading: OpReading) -> Cost:
     """A power; of a small whole exponent products (XLA's algebraic simplifier, HandlePower)."""
-    return _product(reading) if _constant(reading.op.operands[1]) in _SIMPLE_POWERS else _power(reading)
-
-
-def _constant(value: Any) -> float | None:
-    """What every element of a value is, where it is a constant or broadcast from one; else nothing."""
-    owner = value.owner
-    while getattr(owner, "name", "") == "stablehlo.broadcast_in_dim":
-        owner = owner.operands[0].owner
-    if getattr(owner, "name", "") != "stablehlo.constant":
-        return None
-    held = owner.attributes["value"]
-    splat = isinstance(held, ir.DenseFPElementsAttr) and held.is_splat
-    return float(ir.FloatAttr(held.get_splat_value()).value) if splat else None
+    return _product(reading) if constant_float(reading.op.operands[1]) in _SIMPLE_POWERS else _power(reading)
 
 
 RULES: Mapping[str, Rule] = {

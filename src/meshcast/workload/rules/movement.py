@@ -8,7 +8,7 @@ from typing import Any
 
 from meshcast.workload.graph import DTYPE_BITS, Cost, OpKind
 from meshcast.workload.rule import OpReading, Rule
-from meshcast.workload.rules.attributes import integer, integers
+from meshcast.workload.rules.attributes import constant_float, integer, integers
 from meshcast.workload.rules.costs import generated, streamed, takes_whole, total_bytes, view
 
 _VIEWS = (
@@ -86,7 +86,13 @@ def _pad(reading: OpReading) -> Cost:
 
 
 def around(op: Any) -> tuple[int, ...]:
-    """How many elements a pad puts in front along each dimension, where it only puts some around its operand; else nothing."""
+    """How many elements a pad puts in front along each dimension, where it only puts some around its operand; else nothing.
+
+    Nothing of constants other than zero either: only zeros can be a convolution's own padding. A padding that is no constant, such
+    as one that is converted from an integer, is taken to be zero.
+    """
+    if constant_float(op.operands[1]) not in (None, 0.0):
+        return ()
     low, high = integers(op, "edge_padding_low"), integers(op, "edge_padding_high")
     alone = bool(low) and min((*low, *high), default=0) >= 0 and not any(integers(op, "interior_padding"))
     return tuple(low) if alone else ()

@@ -88,8 +88,8 @@ def _pad(reading: OpReading) -> Cost:
 def around(op: Any) -> tuple[int, ...]:
     """How many elements a pad puts in front along each dimension, where it only puts some around its operand; else nothing.
 
-    Nothing of constants other than zero either: only zeros can be a convolution's own padding. A padding that is no constant, such
-    as one that is converted from an integer, is taken to be zero.
+    Nothing of constants other than zero either: only zeros can be a convolution's own padding. What is put there by no
+    constant, such as a converted integer, is taken to be zero.
     """
     if constant_float(op.operands[1]) not in (None, 0.0):
         return ()

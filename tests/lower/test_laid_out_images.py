@@ -70,6 +70,21 @@ def test_what_lies_outside_has_the_fewest_tiles() -> None:
     ) == (0, 3)
 
 
+@pytest.mark.parametrize("sizes", [(64, 64, 64, 4), (8, 8, 8, 16)])
+def test_rows_as_many_as_images_are_no_images(sizes: tuple[int, ...]) -> None:
+    """Lanes and sublanes hold the height or the width, of which there are as many as of the batch: laid out anew all the same."""
+
+    def run(image: jax.Array, filters: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(image, filters, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    outside = as_outside(Tensor(sizes, "bf16"))
+    assert {outside.lanes, outside.sublanes} & {1, 2}
+    image, filters = (jax.ShapeDtypeStruct(each, jnp.bfloat16) for each in (sizes, (3, 3, sizes[-1], 32)))
+    made = kernels(mc.capture(run, image, filters))
+    assert made[0].name == "image:relayout"
+    assert made[0].reads == (0,)
+
+
 @pytest.mark.parametrize(("side", "measured_us"), [(256, 351.36), (1024, 4919.8), (4096, 77772.0)])
 def test_as_published_on_a_v4(side: int, measured_us: float) -> None:
     """SCALE-Sim-validation, `trace_general`: without these copies a fifth is predicted. Of 64 x 64, all latencies, 0.6."""

@@ -96,7 +96,7 @@ class _Images:
             call = replace(call, geometry=shape, flags=call.flags | {HALOED})
         after: list[Kernel] = []
         if enters is not None:
-            copies, call = self._entering(call, enters, shape, split)
+            copies, call = self._entering(call, enters, shape, image, split)
             yield from copies
         if leaves is not None:
             call, after = self._leaving(call, leaves, shape, made, split)
@@ -108,13 +108,15 @@ class _Images:
         tensors = self._values.tensors
         return next((at for at, value in enumerate(of) if value in outside and tensors[value].shape == sizes), None)
 
-    def _entering(self, call: Kernel, at: int, shape: Convolution, split: bool) -> tuple[list[Kernel], Kernel]:
+    def _entering(
+        self, call: Kernel, at: int, shape: Convolution, image: str, split: bool
+    ) -> tuple[list[Kernel], Kernel]:
         """The copies that lay an image out, and the convolution that reads what they make."""
         source = call.reads[at]
         kind = self._values.tensors[source]
         wanted = wanted_image(shape)
         outside = as_outside(kind)
-        if not split and (_holds_channels(kind, outside, shape) or shape.in_channels >= MANY_CHANNELS):
+        if not split and (_holds_channels(image, outside) or shape.in_channels >= MANY_CHANNELS):
             return [], call
         copies = []
         if (source, split) not in self._laid:
@@ -228,6 +230,6 @@ def as_outside(tensor: Tensor) -> TiledArray:
     return min((laid(*pair) for pair in permutations(dims, 2)), key=lambda each: each.elements)
 
 
-def _holds_channels(kind: Tensor, outside: TiledArray, shape: Convolution) -> bool:
-    """Whether lanes and sublanes of an argument are its batch and its channels."""
-    return {kind.shape[outside.lanes], kind.shape[outside.sublanes]} == {shape.batch, shape.in_channels}
+def _holds_channels(image: str, outside: TiledArray) -> bool:
+    """Whether lanes and sublanes of an argument are its batch and its channels, in either order."""
+    return {image[outside.lanes], image[outside.sublanes]} == {"b", "f"}

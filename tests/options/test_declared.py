@@ -127,7 +127,14 @@ class _WithSpeed(RunOptions):
 @pytest.fixture
 def one_more(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if `RunOptions` had the field."""
-    kept = (parts.part_places, parts.default_parts, options.option_places, options._default, flags.flag)
+    kept = (
+        parts.part_places,
+        parts.default_parts,
+        options.option_places,
+        options._chosen,
+        options._default,
+        flags.flag,
+    )
     for each in kept:
         each.cache_clear()
     monkeypatch.setitem(parts.PART_KINDS, "run", _WithSpeed)

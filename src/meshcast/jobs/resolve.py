@@ -51,7 +51,8 @@ def resolve_job(target: Target | Pipeline | JobSource, options: Options, *, clus
         cluster: The hardware of `options.on`, where somebody has looked it up already.
 
     Raises:
-        UsageError: An option has a value that there is not, a plan is for something that is no model, or a mesh is given beside it.
+        UsageError: An option has a value that there is not, a plan is for something that is no model, or a mesh is given
+            beside it.
         UnsupportedError: No such device or stack, or the plan asks for what the model or the device does not have.
         InfeasibleError: The plan does not divide the model, the batch or the devices.
     """

@@ -32,7 +32,13 @@ def _quick(question: str) -> bool:
     return (of_file or named) and question.endswith("--json") and STORED[question]["seconds"] <= QUICK_S
 
 
-SLICE = spread([each for each in STORED if _quick(each)], COUNT)
+# What the quick ones have none of.
+BESIDES = (
+    "predict seeds/convolution.mlir --on tpu-v5p --levers none --json",  # a TPU's convolution
+    "predict resnet-tiny --on tpu-v5p --set batch=4 --levers none --json",  # a model of the zoo, with more of them
+    "predict vit-tiny --on h200 --set batch=4 --levers none --json",
+)
+SLICE = list(dict.fromkeys((*spread([each for each in STORED if _quick(each)], COUNT), *BESIDES)))
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ lint: $(VENV)/.test-ready
 fuzz: $(VENV)/.test-ready
 	$(BIN)/python -m tests.fuzz
 
-# Over a thousand answers of the command line, compared bit by bit with those of the repository (docs/golden.md).
+# Over a thousand answers of the command line, compared with those of the repository (docs/golden.md).
 golden: $(VENV)/.test-ready
 	$(BIN)/python -m tests.golden compare
 

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from meshcast.base.child import child_environment
-from meshcast.cli.app import app
+from meshcast.cli.app import VERBS, app
 from tests.documentation.command_line import exit_code
 from tests.documentation.pages import PAGES, ROOT, Command, commands, mentions, prose
 from tests.documentation.running import lacks_an_extra, not_run, words_of
@@ -50,6 +50,14 @@ def test_every_command_of_the_page_runs(
             continue
         assert code == 0, f"{command}\nexit code {code}\n{err}"
         assert out.strip(), f"{command} says nothing"
+
+
+def test_the_tour_has_every_verb() -> None:
+    page = ROOT / "docs" / "commands.md"
+    told = {command.text for command in [*commands(page), *mentions(page)]} | set(
+        re.findall(r"`(meshcast [^`]+)`", page.read_text(encoding="utf-8"))
+    )
+    assert {verb for verb in VERBS if not any(f"{each} ".startswith(f"meshcast {verb} ") for each in told)} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,8 +1,8 @@
 """A folder in which the commands of the pages run as they are written.
 
 The pages speak of the reader's own files (`step.mlir`, `path/to/config.json`) and of measurements that lie beside the checkout.
-Here each is a small one of the same kind, so that a command is run to its end, on less. What the tutorial and the recipes tell
-the reader to save (`train.py`) is what they have to save.
+Here each is a small one of the same kind, so that a command is run to its end, on less. What pages tell the
+reader to save (`train.py`) is what they have to save.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.traces.recorded.recordings import BASE, execution_trace, profile, wri
 
 FIXTURES = ROOT / "tests" / "fixtures"
 MEASURED = ROOT / "data" / "measured"
-FOR_BEGINNERS = (ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to.md")
+WITH_FILES = tuple(ROOT / "docs" / name for name in ("tutorial.md", "how-to.md", "extending.md"))
 PROFILE_STEP = 25  # every so many rows of a profile are kept
 GROUND_TRUTH = ("mlp-tiny-batch256", "gpt2-tiny-batch8")  # of the shipped programs measured on an H200, two small ones
 
@@ -55,8 +55,8 @@ SYSTEM = {
 
 
 def told_to_save() -> dict[str, str]:
-    """Files of the pages for beginners: pieces whose first line is a comment with nothing but the file's name."""
-    pieces = [block for page in FOR_BEGINNERS for block in blocks(page)]
+    """Files that pages tell the reader to save: pieces whose first line is a comment with nothing but the file's name."""
+    pieces = [block for page in WITH_FILES for block in blocks(page)]
     named = [(re.fullmatch(r"# ([\w-]+\.(?:py|toml))", block.lines[0]), block.text) for block in pieces]
     return {found[1]: text + "\n" for found, text in named if found}
 

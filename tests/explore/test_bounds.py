@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from meshcast.estimate import is_product
-from meshcast.explore.bounding import LEVELS, Bounder, key_of
+from meshcast.explore.bounding import LEVELS, Bounder, work_key
 from meshcast.explore.bounds import Passes, staged_time
 from meshcast.explore.evaluating import cluster_of, evaluate, options_of
 from meshcast.explore.measures import Known
@@ -85,8 +85,8 @@ def test_no_prediction_falls_below_its_bounds_and_bounds_grow_with_their_level(m
         time_s = memory = 0.0
         for level in range(LEVELS):
             work = bounder.wanted(plan, level)
-            if work is not None and key_of(work) not in found:
-                found[key_of(work)] = done(work)  # type: ignore[assignment]
+            if work is not None and work_key(work) not in found:
+                found[work_key(work)] = done(work)  # type: ignore[assignment]
             bound = bounder.bound(plan, level)
             assert time_s <= bound.time_s <= outcome.step_time_s, (text, level)
             assert memory <= bound.memory_bytes <= outcome.memory_bytes, (text, level)

@@ -25,6 +25,11 @@ def main() -> int:
         "--only", metavar="GLOB", action="append", help="questions that match, 'predict gpt2*'; may be repeated"
     )
     parser.add_argument("--slice", type=int, metavar="N", help="N questions, spread over those there are")
+    parser.add_argument(
+        "--bits",
+        action="store_true",
+        help="compare: with the shipped digests to the last bit, on the machine that made them",
+    )
     parser.add_argument("--resume", action="store_true", help="compare: go on with an interrupted comparison")
     parser.add_argument(
         "--now", type=Path, default=Path("build/golden"), help="compare: where today's answers are kept (%(default)s)"
@@ -35,7 +40,7 @@ def main() -> int:
     folder: Path | None = options.folder
     try:
         if options.verb == "compare":
-            return _compare(asked, folder, options.now, resume=options.resume)
+            return _compare(asked, folder, options.now, resume=options.resume, bits=options.bits)
         if folder is None:
             parser.error(f"{options.verb} needs --folder")
         if options.verb == "ship":
@@ -55,7 +60,7 @@ def _wanted(question: str, patterns: list[str] | None) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(question, pattern) for pattern in patterns)
 
 
-def _compare(asked: list[str], folder: Path | None, now: Path, *, resume: bool) -> int:
+def _compare(asked: list[str], folder: Path | None, now: Path, *, resume: bool, bits: bool) -> int:
     before = recorded(folder) if folder else shipped()
     if not before:
         sys.exit(f"no answers in {folder}: record some first")
@@ -66,7 +71,7 @@ def _compare(asked: list[str], folder: Path | None, now: Path, *, resume: bool) 
     changed: list[str] = []
     for row in answered(known, now):
         stored = before[row["question"]]
-        found = differences(stored, row) if folder else told(stored, summary(row))
+        found = differences(stored, row) if folder else told(stored, summary(row), bits=bits)
         if found:
             changed.append(row["question"])
             print(f"\n{row['question']}\n  {len(found)} differences")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ HEADLINES = (
     "time_s", "total_cycles", "totals.flops", "totals.unfused_bytes", "predicted_s", "measured_s",
 )  # fmt: skip
 _ABSENT = object()
+CLOSE = 1e-12  # another processor, or another build of NumPy, adds up in another order
+ROUNDED = 9  # digits of numbers behind which processors do not differ
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -55,6 +58,7 @@ def summary(row: dict[str, Any]) -> dict[str, Any]:
         "exit": [answer["exit"] for answer in answers],
         "digest": _digest(answers),
         "shape": _digest([_shape(answer["lines"]) for answer in answers]),
+        "rounded": _digest([[_rounded(answer["lines"]), sorted(answer["files"])] for answer in answers]),
         "numbers": [found for line in lines[:8] if (found := _headlines(line))],
     }
 
@@ -72,6 +76,15 @@ def _shape(value: Any) -> Any:
     return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
 
 
+def _rounded(value: Any) -> Any:
+    """A JSON value with its numbers to so many digits."""
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.{ROUNDED}g}") if isinstance(value, float) else value
+
+
 def _headlines(line: Any) -> dict[str, float]:
     found = {}
     for path in HEADLINES:
@@ -83,14 +96,28 @@ def _headlines(line: Any) -> dict[str, float]:
     return found
 
 
-def told(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """How an answer differs from what the repository keeps: headline numbers first, which may be all alike."""
+def told(stored: dict[str, Any], now: dict[str, Any], *, bits: bool = False) -> list[str]:
+    """How an answer differs from what the repository keeps: headline numbers first, which may be all alike.
+
+    Args:
+        stored: What it keeps, as `summary` makes it.
+        now: The answer of today, likewise.
+        bits: Whether the last bit counts; else headline numbers may differ by `CLOSE`, and others behind `ROUNDED` digits.
+    """
     if stored["digest"] == now["digest"]:
         return []
-    found = [_line(*each) for key in ("exit", "numbers", "shape") for each in _walk(key, stored[key], now[key])]
-    return found or [
-        "exit code, headline numbers and shape are as before, the rest is not: record both, compare --folder"
-    ]
+    found = [each for key in ("exit", "numbers", "shape") for each in _walk(key, stored[key], now[key])]
+    if different := [_line(*each) for each in found if bits or not _is_close(*each[1:])]:
+        return different
+    # Answers that were recorded before there was such a digest have none.
+    if bits or stored.get("rounded", now["rounded"]) != now["rounded"]:
+        return ["exit code, headline numbers and shape are as before, the rest is not: record both, compare --folder"]
+    return []
+
+
+def _is_close(old: Any, new: Any) -> bool:
+    numbers = isinstance(old, (int, float)) and isinstance(new, (int, float))
+    return numbers and math.isclose(old, new, rel_tol=CLOSE)
 
 
 def shipped() -> dict[str, dict[str, Any]]:

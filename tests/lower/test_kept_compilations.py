@@ -61,14 +61,14 @@ def test_ops_of_other_names_are_another_program() -> None:
 def test_a_program_without_names_goes_by_its_text() -> None:
     """As what the examples ship of programs that were written without them."""
     program = written()
-    compilation.write("xla-test", compilation.key_of(MADE_FROM, program.text.encode()), {"hlo": "shipped"})
+    compilation.write("xla-test", compilation.entry_key(MADE_FROM, program.text.encode()), {"hlo": "shipped"})
     assert compilation.compiled_once("xla-test", MADE_FROM, program, dict)[0]["hlo"] == "shipped"
 
 
 def test_an_entry_of_an_older_release_is_found() -> None:
     """They went by the program's bytes, its places among them."""
     program = written(name="jit(step)/tanh")
-    compilation.write("xla-test", compilation.key_of(MADE_FROM, program.bytecode), {"hlo": "kept long ago"})
+    compilation.write("xla-test", compilation.entry_key(MADE_FROM, program.bytecode), {"hlo": "kept long ago"})
     found, kept = compilation.compiled_once("xla-test", MADE_FROM, program, dict)
     assert kept
     assert found["hlo"] == "kept long ago"

@@ -10,7 +10,7 @@ import meshcast as mc
 from meshcast.estimate.compiled import CompilerCycles
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel
-from meshcast.lower.laid_out_images import as_outside
+from meshcast.lower.laid_out_images import ImageDimension, as_outside
 from meshcast.lower.scheduled import lower_hlo
 from meshcast.programs import from_bytes
 from meshcast.workload import Convolution, Tensor
@@ -65,9 +65,24 @@ def test_eight_images_are_not_split_and_gpus_have_no_such_copies() -> None:
 def test_what_lies_outside_has_the_fewest_tiles() -> None:
     """Rows of 64 fill half of the lanes; 128 images fill them."""
     assert (
-        as_outside(Tensor((128, 64, 64, 64), "bf16")).lanes,
-        as_outside(Tensor((1, 3, 256, 256), "bf16")).lanes,
-    ) == (0, 3)
+        as_outside(Tensor((128, 64, 64, 64), "bf16"), "bf01").lanes,
+        as_outside(Tensor((1, 3, 256, 256), "bf16"), "bf01").lanes,
+    ) == (ImageDimension.BATCH, "1")
+
+
+@pytest.mark.parametrize("sizes", [(64, 64, 64, 4), (8, 8, 8, 16)])
+def test_rows_as_many_as_images_are_no_images(sizes: tuple[int, ...]) -> None:
+    """Lanes and sublanes hold the height or the width, of which there are as many as of the batch: laid out anew all the same."""
+
+    def run(image: jax.Array, filters: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(image, filters, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    outside = as_outside(Tensor(sizes, "bf16"), "b01f")
+    assert {outside.lanes, outside.sublanes} & {"0", "1"}
+    image, filters = (jax.ShapeDtypeStruct(each, jnp.bfloat16) for each in (sizes, (3, 3, sizes[-1], 32)))
+    made = kernels(mc.capture(run, image, filters))
+    assert made[0].name == "image:relayout"
+    assert made[0].reads == (0,)
 
 
 @pytest.mark.parametrize(("side", "measured_us"), [(256, 351.36), (1024, 4919.8), (4096, 77772.0)])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from meshcast.base import UsageError
-from meshcast.cli import collective, compare, flags, plan, predict, report, show, trace
-from meshcast.cli.app import app
-from meshcast.cli.flags import STAGES, FlagValues, runs
+from meshcast.cli import flags
+from meshcast.cli.app import VERBS, app
+from meshcast.cli.flags import FlagValues, runs
 from meshcast.jobs.described import inputs_of
 from meshcast.jobs.traced.heeded import check_asked, flags_by_treatment
 from meshcast.lower import Overlap
@@ -28,16 +31,26 @@ from tests.jobs.described.test_inputs import H100
 from tests.options.other_values import other_value
 from tests.results.test_printer import ONE
 
-VERBS = {
-    "predict": (predict.predict_command, STAGES),
-    "compare": (compare.compare_command, STAGES),
-    "trace": (trace.trace_command, STAGES),
-    "plan": (plan.plan_command, STAGES),
-    "report": (report.report_command, STAGES),
-    "show": (show.show_command, STAGES),
-    "collective": (collective.collective_command, ("network",)),
-}
-BESIDES = {"collective": {"mesh"}}  # of other stages
+CLI = Path(flags.__file__).parent
+
+
+def _commands() -> Iterator[tuple[str, Any]]:
+    """Every command of every verb that has flags of options, by its words."""
+    for verb in VERBS:
+        module = importlib.import_module(f"meshcast.cli.{verb.replace(' ', '_')}")
+        own = module.app.registered_commands if hasattr(module, "app") else ()
+        found = {f"{verb} {each.name}": each.callback for each in own} or {
+            verb: getattr(module, f"{verb.replace(' ', '_')}_command")
+        }
+        yield from ((words, command) for words, command in found.items() if hasattr(command, "stages"))
+
+
+COMMANDS = dict(_commands())
+# Flags of options that a verb has as its own: several at once, or with other words.
+OWN = {
+    "compare": {"on", "fidelity"}, "plan": {"devices"}, "report": {"fidelity"}, "validate sets": {"fidelity"},
+    "tables plan": {"host"},
+}  # fmt: skip
 
 
 def test_every_field_of_a_part_is_declared_under_a_name_of_its_own() -> None:
@@ -59,25 +72,37 @@ def test_an_option_has_a_flag_or_says_why_not(name: str) -> None:
     assert bool(said.read) == bool(said.takes)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_a_verb_has_the_flags_of_the_stages_that_it_runs_or_says_why_not(verb: str) -> None:
-    command, stages = VERBS[verb]
-    without: dict[str, str] = command.without  # type: ignore[attr-defined]
-    taken = {each for one in typer.main.get_command(app).commands[verb].params for each in one.opts}  # type: ignore[attr-defined]
-    several = {"compare": {"on", "fidelity"}, "plan": {"devices"}, "report": {"fidelity"}}.get(
-        verb, set()
-    )  # of its own
+    command = COMMANDS[verb]
+    without: dict[str, str] = command.without
+    found: Any = typer.main.get_command(app)
+    for word in [verb] if verb in found.commands else verb.split():
+        found = found.commands[word]
+    taken = {each for one in found.params for each in one.opts}
     for name, place in option_places().items():
         written = {each.flag for each in place.field.declaration.flags if each.flag not in without}
-        of_verb = place.part in (None, *stages) or name in BESIDES.get(verb, ())
+        of_verb = place.part in (None, *command.stages) or name in command.besides
         if of_verb and written and name not in without:
             assert written <= taken
         else:
-            assert name in several or not written & taken
+            assert name in OWN.get(verb, ()) or not written & taken
     assert all(without.values())
     single = {each.flag for place in option_places().values() for each in place.field.declaration.flags}
-    assert without.keys() <= option_places().keys() | single
-    assert ("--stack" in taken) == bool({"lowering", "run"} & set(stages))
+    assert without.keys() <= option_places().keys() | single | {"--stack"}
+    assert ("--stack" in taken) == (bool({"lowering", "run"} & set(command.stages)) and "--stack" not in without)
+
+
+def test_no_verb_makes_options_by_hand() -> None:
+    """Else a new option would not reach it. A plan's space asks for the default's hardware alone."""
+    assert len(COMMANDS) > 14
+    by_hand = {
+        path.name
+        for path in CLI.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Options" and (node.args or node.keywords)
+    }
+    assert by_hand == {"flags.py"}
 
 
 @pytest.mark.parametrize("name", option_places())
@@ -102,7 +127,14 @@ class _WithSpeed(RunOptions):
 @pytest.fixture
 def one_more(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if `RunOptions` had the field."""
-    kept = (parts.part_places, parts.default_parts, options.option_places, options._default, flags.flag)
+    kept = (
+        parts.part_places,
+        parts.default_parts,
+        options.option_places,
+        options._chosen,
+        options._default,
+        flags.flag,
+    )
     for each in kept:
         each.cache_clear()
     monkeypatch.setitem(parts.PART_KINDS, "run", _WithSpeed)

@@ -13,12 +13,12 @@ from meshcast.options.keywords import ManyKeywords, OptionKeywords, PlacedKeywor
 from meshcast.options.options import option_places
 from tests.options.keyword_types import COMMAND, WRITTEN, keywords_text
 
+FORGOTTEN = f"options have changed: write their keywords again by `{COMMAND}`"
+
 
 def test_keywords_are_those_that_are_declared() -> None:
-    assert WRITTEN.read_text(encoding="utf-8") == keywords_text(), (
-        f"options have changed: write it again by `{COMMAND}`"
-    )
-    assert set(OptionKeywords.__annotations__) == {*option_places(), "stack"}
+    assert WRITTEN.read_text(encoding="utf-8") == keywords_text(), FORGOTTEN
+    assert set(OptionKeywords.__annotations__) == {*option_places(), "stack"}, FORGOTTEN
     assert not OptionKeywords.__required_keys__
 
 
@@ -35,4 +35,4 @@ def test_what_asks_for_a_prediction_has_keywords_with_types(asking: Callable[...
     assert (flat.kind, flat.annotation) == (inspect.Parameter.VAR_KEYWORD, f"Unpack[{keywords.__name__}]")
     assert not {each.name for each in own} & set(keywords.__annotations__)
     missing = {*option_places(), "stack"} - set(keywords.__annotations__)
-    assert missing <= {"on", "fidelity"}
+    assert missing <= {"on", "fidelity"}, FORGOTTEN

@@ -62,3 +62,11 @@ def test_waits_are_cycles_of_the_devices_clock() -> None:
         found = estimate_each([plain, waiting], device, [GpuAnalytical()])
         short, long = found[plain].time, found[waiting].time
         assert long - short == pytest.approx(3000.0 / device.clock_hz)
+
+
+def test_seconds_of_shapes_are_those_of_an_h200_and_as_many_cycles_elsewhere() -> None:
+    kernel = Kernel(name="embedding", kind=KernelKind.LOOP_FUSION, dtype="f32", read_bytes=64, written_bytes=4)
+    plain, waiting = (replace(kernel, code=CodeShape(extra=seconds)) for seconds in (0.0, 30e-6))
+    for name, seconds in (("h200", 30e-6), ("a100-sxm-80gb", 30e-6 * 1.98 / 1.41)):
+        found = estimate_each([plain, waiting], load_device(name), [GpuAnalytical()])
+        assert found[waiting].time - found[plain].time == pytest.approx(seconds)

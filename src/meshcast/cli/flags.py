@@ -96,7 +96,8 @@ def runs(
 
     Args:
         *stages: Names of parts of `Options`.
-        without: Options that the verb has no flag for, by flat names, or single flags of an option that has several, and why.
+        without: Options that the verb has no flag for, by flat names, single flags of an option that has several, or
+            `--stack`, and why.
         besides: Flat names of options of other stages that the verb has flags for.
         instead: By flat names, what a flag holds that nobody wrote, where that is not the option's own default.
     """
@@ -122,7 +123,8 @@ def runs(
         functools.update_wrapper(command, verb, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         del command.__dict__["__wrapped__"]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
-        command.without = without  # type: ignore[attr-defined]  # which a test compares with the declarations
+        # Which a test compares with the declarations.
+        command.stages, command.without, command.besides = stages, without, besides  # type: ignore[attr-defined]
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         return command
 
@@ -140,7 +142,7 @@ def verb_flags(
     for name, place in option_places().items():
         if (place.part in (None, *stages) or name in besides) and name not in without:
             yield from ((place, flag) for flag in place.field.declaration.flags if flag.flag not in without)
-    if _STACK_STAGES & set(stages):
+    if _STACK_STAGES & set(stages) and STACK.flag not in without:
         yield None, STACK
 
 

@@ -19,6 +19,21 @@ class Printed(Protocol):
 
 
 R = TypeVar("R", bound=Printed)
+# Options that no verb has which judges programs, with the reasons.
+JUDGED = {
+    "devices": "programs run on as many as they were measured on",
+    "durations": "programs are no traces",
+    "levers": "predictions are judged as they are",
+    "what_if": "hardware is as it was measured",
+}
+# And those of rows which name hardware of their own.
+ROWS = JUDGED | {
+    "on": "every row names its hardware",
+    "placement": "it is of one program's devices",
+    "fabric": "it is of one program's devices",
+    "beside": "it is of one program's devices",
+    "conditions": "rows were measured on healthy devices",
+}
 
 
 def judged(rows: Iterable[R], total: int, what: str, *, json: bool) -> tuple[list[R], bool]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshcast.cli import arguments as flags
+from meshcast.cli.flags import FlagValues, runs
 from meshcast.cli.patience import patience
 
 if TYPE_CHECKING:
@@ -90,10 +91,20 @@ def show_command(source: Tables, on: flags.On = "h200", batch: Batch = 65536, js
 
 
 @app.command("plan")
+@runs(
+    "network",
+    instead={"on": "dgx-h100"},
+    without={
+        "levers": "the search itself is what would help",
+        "what_if": "plans are compared on hardware as it is",
+        "placement": "the plan says where tables are",
+        "fabric": "rows are exchanged over the levels of a cluster",
+        "beside": "the job has its devices to itself",
+    },
+)
 def plan_command(
     source: Tables,
-    on: flags.On = "dgx-h100",
-    devices: flags.Devices = None,
+    asked: FlagValues,
     batch: Batch = 65536,
     model: Annotated[
         str,
@@ -128,7 +139,6 @@ def plan_command(
             help="How long the host takes to issue the step: slow (a virtual machine), fast, the time of an addition, or off.",
         ),
     ] = "slow",
-    network: flags.Network = "alpha-beta",
     against: Annotated[
         Path | None,
         typer.Option(
@@ -139,32 +149,25 @@ def plan_command(
         Path | None,
         typer.Option("--given", metavar="PLAN.json", help="Times this plan, and searches for none."),
     ] = None,
-    slow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--slow",
-            metavar="DEVICE=SHARE",
-            help="Devices of another speed or kind: 3=0.8 computes at 80 %, 4-7=a100-sxm-40gb; each gets tables accordingly.",
-        ),
-    ] = None,
     json: flags.Json = False,
 ) -> None:
     """Finds the fastest sharding of TABLES: its step, what bounds it, and the greedy plans beside it.
 
-    Exits with 3 where no plan fits the devices' memory.
+    Devices of another speed or kind (--slow) get tables accordingly. Exits with 3 where no plan fits the devices' memory.
     """
     from meshcast.cli.app import emit_json
 
     with patience(f"sharing out tables of {source}"):
-        from meshcast.hardware import parse_conditions
+        from meshcast.cli.with_tables import check_heeded
         from meshcast.jobs import TablesQuestion, layers_for, plan_tables, read_tables
 
+        check_heeded(options := asked.options())
         tables = read_tables(source)
         layers = None if model == "none" else layers_for(model, tables)
         question = TablesQuestion(
-            tables=tables, on=on, devices=devices, batch=batch, layers=layers, wire=wire,
-            pipelined=pipeline, stack=stack, network=network, against=against, dtype=precision, host=host,
-            given=given, conditions=parse_conditions(slow=slow or ()),
+            tables=tables, on=str(options.on), devices=options.devices, batch=batch, layers=layers, wire=wire,
+            pipelined=pipeline, stack=stack, network=options.network.model, against=against, dtype=precision, host=host,
+            given=given, conditions=options.network.conditions,
         )  # fmt: skip
         answer = plan_tables(question)
     if json:

@@ -10,7 +10,8 @@ import typer
 
 from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import end_judgement, judged
+from meshcast.cli.flags import FlagValues, runs
+from meshcast.cli.judged import JUDGED, end_judgement, judged
 from meshcast.cli.patience import counted
 from meshcast.cli.validate_astra import astra_command
 from meshcast.cli.validate_collectives import collectives_command
@@ -45,13 +46,22 @@ Folder = Annotated[
 ]
 
 
+MEASURED_ON = "h200"
+
+
 @app.command("programs")
+@runs(
+    "lowering",
+    "estimate",
+    "network",
+    "run",
+    besides=("indices", "approximate"),
+    instead={"on": MEASURED_ON},
+    without=JUDGED | {"clocks": "short runs are compared at burst clocks, energies and long ones at sustained clocks"},
+)
 def programs_command(
     folder: Folder,
-    on: flags.On = "h200",
-    fidelity: flags.Fidelity = "auto",
-    profile: flags.ProfileFlag = None,
-    lowering: flags.LoweringFlag = "auto",
+    asked: FlagValues,
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
     halves: Annotated[
         bool, typer.Option("--halves", help="Also the half that fits are made on and the held-out one, apart.")
@@ -62,7 +72,6 @@ def programs_command(
     ] = False,
     limit: flags.FirstRows = None,
     jobs: flags.Jobs = 1,
-    indices: flags.Indices = "uniform",
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Also write the accuracy page to this file.")
     ] = None,
@@ -80,7 +89,6 @@ def programs_command(
     """
     from meshcast.estimate import read_measured_programs
     from meshcast.evidence import accuracy_page, print_summary, read_peers, summarise, validate_programs
-    from meshcast.options import Options
 
     if kinds and (halves or markdown is not None):
         raise UsageError(
@@ -89,7 +97,7 @@ def programs_command(
         )  # fmt: skip
     programs = read_measured_programs(folder, groups=group or (), limit=limit)
     peers = read_peers(folder)
-    options = Options(on=on, fidelity=fidelity, profile=profile, indices=indices, lowering=lowering, levers=False)
+    options = asked.options()
     if kinds:
         _by_kind(programs, options, jobs, json=json)
         return
@@ -97,6 +105,8 @@ def programs_command(
     rows, interrupted = judged(found, len(programs), "programs", json=json)
     summary = summarise(rows, peers, not_run=len(programs) - len(rows), halves=halves)
     if markdown is not None and not interrupted:  # before printing: the reader of our output may leave (`| head`)
+        on, fidelity = str(options.on), options.estimate.fidelity
+        profile = None if options.estimate.profile is None else str(options.estimate.profile)
         page = accuracy_page(
             summary, folder=folder, on=on, fidelity=fidelity, page=markdown, profile=profile,
             sources=_sources(on, fidelity, profile),
@@ -158,9 +168,23 @@ def lowering_command(
 
 
 @app.command("intervals")
+@runs(
+    "lowering",
+    "estimate",
+    "network",
+    "run",
+    instead={"on": MEASURED_ON},
+    without=JUDGED
+    | {
+        "fidelity": "the intervals are roofline's",
+        "profile": "roofline reads no measured kernels",
+        "simulator": "roofline asks no simulator",
+        "clocks": "short runs are compared at burst clocks",
+    },
+)
 def intervals_command(
     folder: Folder,
-    on: flags.On = "h200",
+    asked: FlagValues,
     jobs: flags.Jobs = 1,
     write: Annotated[Path | None, typer.Option("--write", help="File for the TOML; without it, it is printed.")] = None,
 ) -> None:
@@ -170,12 +194,11 @@ def intervals_command(
     from meshcast.estimate import read_measured_programs
     from meshcast.evidence import fit_intervals, interval_toml, validate_programs
     from meshcast.hardware import resolve
-    from meshcast.options import Options
 
     programs = read_measured_programs(folder)
-    options = Options(on=on, fidelity="roofline", levers=False)
+    options = asked.options(fidelity="roofline")
     rows = list(counted(validate_programs(programs, options, jobs=jobs), len(programs), "programs"))
-    device = resolve(on).device
+    device = resolve(options.on).device
     fit = fit_intervals(rows, device.launch_latency_s * 1e6)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = interval_toml(fit, device=device.name, rows=len(rows), date=today)

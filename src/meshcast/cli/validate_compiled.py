@@ -8,15 +8,24 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import end_judgement, judged
+from meshcast.cli.flags import FlagValues, runs
+from meshcast.cli.judged import JUDGED, end_judgement, judged
 
 
+@runs(
+    "lowering",
+    "estimate",
+    "network",
+    "run",
+    besides=("indices", "approximate"),
+    instead={"on": "tpu-v6e", "fidelity": "analytical"},
+    without=JUDGED | {"lowering": "modelled kernels are compared with the compiler's"},
+)
 def compiled_command(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder with measurements.jsonl[.gz] and programs/ID.mlir[.gz].")
     ],
-    on: flags.On = "tpu-v6e",
-    fidelity: flags.Fidelity = "analytical",
+    asked: FlagValues,
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be given again.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Programs of one op too, not whole models alone.")] = False,
     kept: Annotated[
@@ -33,12 +42,11 @@ def compiled_command(
     """
     from meshcast.estimate import read_measured_programs
     from meshcast.evidence import COMPILED_KIND, print_summary, summarise, validate_compiled
-    from meshcast.options import Options
 
     programs = [p for p in read_measured_programs(folder, groups=group or ()) if every or group or p.whole_model][
         :limit
     ]
-    found = validate_compiled(programs, Options(on=on, fidelity=fidelity, levers=False), kept=kept, jobs=jobs)
+    found = validate_compiled(programs, asked.options(), kept=kept, jobs=jobs)
     rows, interrupted = judged(found, len(programs), "programs", json=json)
     summary = summarise(rows, not_run=len(programs) - len(rows))
     end_judgement(

@@ -10,15 +10,16 @@ import typer
 
 from meshcast.base import write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import end_judgement, judged
+from meshcast.cli.flags import FlagValues, runs
+from meshcast.cli.judged import ROWS, end_judgement, judged
 
 
+@runs("lowering", "estimate", "run", without=ROWS | {"clocks": "rows are of short runs: burst"})
 def ops_command(
     file: Annotated[
         Path, typer.Argument(metavar="FILE.csv", help="Columns id, source, chip, op, dtype, shape, time_us, notes.")
     ],
-    fidelity: flags.Fidelity = "auto",
-    profile: flags.ProfileFlag = None,
+    asked: FlagValues,
     leave_out: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +59,6 @@ def ops_command(
         validate_ops,
         write_programs,
     )
-    from meshcast.options import Options
 
     choice = RowChoice(chips=chip or (), ops=op or (), grades=grade or (), sample=sample, limit=limit)
     table = read_op_rows(file)
@@ -68,7 +68,7 @@ def ops_command(
         if unwritten:
             said = f"{len(unwritten)} of {len(rows)} rows: {', '.join(unwritten)}"
             print(f"meshcast: no program could be written for {said}", file=sys.stderr)
-    options = Options(fidelity=fidelity, profile=profile, levers=False)
+    options = asked.options()
     found = (
         validate_ops(rows, options, jobs=jobs)
         if leave_out is None
@@ -78,11 +78,11 @@ def ops_command(
     summary = OpsSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:
         named = (("--chip", choice.chips), ("--op", choice.ops), ("--grade", choice.grades))
-        asked = f" --leave-out {leave_out}" if leave_out else ""
-        asked += "".join(f" {flag} {name}" for flag, names in named for name in names)
-        asked += "".join(f" {flag} {count}" for flag, count in (("--sample", sample), ("--limit", limit)) if count)
+        words = f" --fidelity {options.estimate.fidelity}" + (f" --leave-out {leave_out}" if leave_out else "")
+        words += "".join(f" {flag} {name}" for flag, names in named for name in names)
+        words += "".join(f" {flag} {count}" for flag, count in (("--sample", sample), ("--limit", limit)) if count)
         write_whole(
             markdown,
-            ops_page(summary, command=rows_command("ops", file, f" --fidelity {fidelity}{asked}"), page=markdown),
+            ops_page(summary, command=rows_command("ops", file, words), page=markdown),
         )
     end_judgement(summary.to_json(), lambda: print_ops(summary), json=json, interrupted=interrupted)

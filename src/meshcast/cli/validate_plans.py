@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import judged
+from meshcast.cli.flags import FlagValues, runs
+from meshcast.cli.judged import ROWS, judged
 from meshcast.cli.patience import INTERRUPTED
 
 
+@runs("lowering", "estimate", "network", "run", without=ROWS | {"--stack": "every row names its software"})
 def plans_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Runs, as validate runs takes them.")],
     only: Annotated[
@@ -21,8 +23,8 @@ def plans_command(
     any_batch: Annotated[
         bool, typer.Option("--any-batch", help="Compare runs of other batches too, by the time of a sequence.")
     ] = False,
-    fidelity: flags.Fidelity = "auto",
-    network: flags.Network = "alpha-beta",
+    *,
+    asked: FlagValues,
     jobs: flags.Jobs = 1,
     json: flags.Json = False,
 ) -> None:
@@ -34,17 +36,18 @@ def plans_command(
     from meshcast.base import UsageError
     from meshcast.cli.app import emit_json
     from meshcast.evidence import choices_json, chosen_runs, plan_choices, plan_groups, read_run_rows, validate_runs
-    from meshcast.options import Options, check_fidelity
+    from meshcast.options import check_fidelity
     from meshcast.results import Section, columns, percent, print_sections
 
-    check_fidelity(fidelity)
+    options = asked.options().of_many
+    check_fidelity(options.estimate.fidelity)
+    options.check_choices()
     groups = plan_groups(chosen_runs(read_run_rows(file), only=only, limit=None), any_batch=any_batch)
     if not groups:
         more = "give rows that are alike but for dp, fsdp, tp, pp and their like"
         fix = more if any_batch else f"--any-batch compares more of them; or {more}"
         raise UsageError("no two runs differ in their plan only", where=str(file), fix=fix)
     rows = [row for members in groups.values() for row in members]
-    options = Options(fidelity=fidelity, network=network, levers=False).of_many
     found = validate_runs(rows, options, over_memory=True, jobs=jobs)
     results, interrupted = judged(found, len(rows), "runs", json=False)
     choices = plan_choices(groups, results)

@@ -10,9 +10,11 @@ import typer
 
 from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import end_judgement, judged
+from meshcast.cli.flags import FlagValues, runs
+from meshcast.cli.judged import ROWS, end_judgement, judged
 
 
+@runs("lowering", "estimate", "network", "run", without=ROWS | {"--stack": "every row names its software"})
 def runs_command(
     file: Annotated[
         Path,
@@ -40,8 +42,8 @@ def runs_command(
             help="Each run with the stack most like its own in its place: as for software that nobody looked at.",
         ),
     ] = False,
-    fidelity: flags.Fidelity = "auto",
-    network: flags.Network = "alpha-beta",
+    *,
+    asked: FlagValues,
     jobs: flags.Jobs = 1,
     job_files: Annotated[
         Path | None,
@@ -68,15 +70,15 @@ def runs_command(
         validate_runs,
         write_job_files,
     )
-    from meshcast.options import Options, check_fidelity
+    from meshcast.options import check_fidelity
 
     if next_stack and job_files is not None:
         raise UsageError(
             "files of jobs have the stacks that runs had", where="--job-files", fix="leave --next-stack out"
         )
     rows = chosen_runs(read_run_rows(file), only=only, limit=limit)
-    options = Options(fidelity=fidelity, network=network, levers=False).of_many
-    check_fidelity(fidelity)
+    options = asked.options().of_many
+    check_fidelity(fidelity := options.estimate.fidelity)
     options.check_choices()  # a misspelt one is the caller's mistake, not a failure of every row
     if job_files is not None and (lacking := write_job_files(rows, job_files)):
         said = f"{len(lacking)} of {len(rows)} rows, which lack something: {', '.join(lacking)}"
@@ -85,12 +87,12 @@ def runs_command(
     results, interrupted = judged(found, len(rows), "runs", json=json)
     summary = RunsSummary(results=tuple(results), not_run=len(rows) - len(results))
     if markdown is not None and not interrupted:
-        asked = "".join(
+        words = "".join(
             f" {flag} {value}" for flag, value in (("--only", only), ("--limit", limit)) if value is not None
         )
-        asked += ("" if over_memory else " --fitting") + (" --next-stack" if next_stack else "")
+        words += ("" if over_memory else " --fitting") + (" --next-stack" if next_stack else "")
         write_whole(
             markdown,
-            runs_page(summary, command=rows_command("runs", file, f" --fidelity {fidelity}{asked}"), page=markdown),
+            runs_page(summary, command=rows_command("runs", file, f" --fidelity {fidelity}{words}"), page=markdown),
         )
     end_judgement(summary.to_json(), lambda: print_runs(summary), json=json, interrupted=interrupted)

@@ -9,16 +9,31 @@ import typer
 
 from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.judged import end_judgement, judged
+from meshcast.cli.flags import FlagValues, runs
+from meshcast.cli.judged import JUDGED, end_judgement, judged
 
 _DEFAULT = ("profiled", "analytical")
 
 
+@runs(
+    "lowering",
+    "estimate",
+    "network",
+    "run",
+    besides=("indices", "approximate"),
+    instead={"on": "h200"},
+    without=JUDGED
+    | {
+        "fidelity": "it takes several",
+        "lowering": "kernels are modelled, but for the fidelity compiled",
+        "clocks": "short runs are compared at burst clocks, energies and long ones at sustained clocks",
+    },
+)
 def sets_command(
     file: Annotated[
         Path, typer.Argument(metavar="FILE.toml", help="[[sets]] with name, folder (beside the file) and seen.")
     ],
-    on: flags.On = "h200",
+    asked: FlagValues,
     fidelity: Annotated[
         list[str] | None,
         typer.Option("--fidelity", help="A column; may be given again (otherwise profiled and analytical)."),
@@ -35,24 +50,27 @@ def sets_command(
     far and exits with 130.
     """
     from meshcast.evidence import SetsSummary, print_sets, read_sets, rows_command, sets_page, validate_sets
-    from meshcast.options import Options, check_fidelity
+    from meshcast.options import check_fidelity
 
-    asked = tuple(dict.fromkeys(fidelity or _DEFAULT))
-    for each in asked:
+    columns = tuple(dict.fromkeys(fidelity or _DEFAULT))
+    for each in columns:
         if each == "auto":
             raise UsageError(
                 "auto is another fidelity for every program", where="--fidelity", fix="name one for each column"
             )
         check_fidelity(each)
     sets, about = read_sets(file, limit=limit)
-    total = len(sets) * len(asked)
-    found = validate_sets(sets, asked, Options(on=on, levers=False), jobs=jobs)
+    total = len(sets) * len(columns)
+    options = asked.options()
+    found = validate_sets(sets, columns, options, jobs=jobs)
     figures, interrupted = judged(found, total, "sets and fidelities", json=json)
-    summary = SetsSummary(figures=tuple(figures), fidelities=asked, not_run=total - len(figures))
+    summary = SetsSummary(figures=tuple(figures), fidelities=columns, not_run=total - len(figures))
     if markdown is not None and not interrupted:
-        named = "".join(f" --fidelity {each}" for each in asked)
+        named = "".join(f" --fidelity {each}" for each in columns)
         write_whole(
             markdown,
-            sets_page(summary, about=about, command=rows_command("sets", file, f" --on {on}{named}"), page=markdown),
+            sets_page(
+                summary, about=about, command=rows_command("sets", file, f" --on {options.on}{named}"), page=markdown
+            ),
         )
     end_judgement(summary.to_json(), lambda: print_sets(summary), json=json, interrupted=interrupted)

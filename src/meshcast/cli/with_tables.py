@@ -49,15 +49,26 @@ def shipped_tables(model: str, options: Options) -> str | None:
     return None if model in models() and as_program else SHIPPED[model].tables
 
 
+def check_heeded(options: Options) -> None:
+    """Refuses what is asked for, and tables have no use for.
+
+    Raises:
+        UsageError: It is named.
+    """
+    from meshcast.base import UsageError
+
+    if refused := next(_unheeded(options), ""):
+        raise UsageError(
+            f"{refused} does not concern a recommender with tables of its own", where=refused,
+            fix="leave it out: tables are shared out over all devices, the dense part is data-parallel, as eager PyTorch has it",
+        )  # fmt: skip
+
+
 def predict_with_tables(model: str, source: str, options: Options, *, json: bool) -> None:
     """A recommender of the zoo with tables that are given, in the fastest sharding that is found of them."""
     from meshcast.base import UsageError
 
-    if refused := list(_unheeded(options)):
-        raise UsageError(
-            f"{refused[0]} does not concern a recommender with tables of its own", where=refused[0],
-            fix="leave it out: tables are shared out over all devices, the dense part is data-parallel, as eager PyTorch has it",
-        )  # fmt: skip
+    check_heeded(options)
     settings = dict(options.program.settings)
     known = SETTINGS
     if unknown := sorted(set(settings) - set(known)):

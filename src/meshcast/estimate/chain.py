@@ -18,7 +18,7 @@ from meshcast.estimate.power import PowerDraw, PowerLaw, Values, ValueShares
 from meshcast.estimate.support import arithmetic_of
 from meshcast.hardware import Device
 from meshcast.lower import CostKey, Kernel, LoweredProgram
-from meshcast.workload import CodeShape
+from meshcast.workload import CODE_CLOCK_HZ, CodeShape
 
 
 @made_quickly
@@ -216,11 +216,11 @@ def _estimated(
 def _shaped(found: KernelEstimate, code: CodeShape, device: Device) -> KernelEstimate:
     """The estimate of code that gets only a share of the memory's rate: what is no overhead takes so much longer.
 
-    Nor is it shorter than its slowest block.
+    Nor is it shorter than its slowest block. What it waits for takes as many cycles as where it was measured.
     """
     working = max(0.0, found.time - found.overhead)
     longer = max(working / code.share, code.block_cycles / device.clock_hz) - working
-    longer += code.extra + code.wait_cycles / device.clock_hz
+    longer += code.extra * (CODE_CLOCK_HZ / device.clock_hz) + code.wait_cycles / device.clock_hz
     return replace(
         found,
         time=found.time + longer,

@@ -90,7 +90,7 @@ class Bounder:
 
     def _found(self, plan: Plan, level: int) -> LayersCost | None:
         work = self.wanted(plan, level)
-        return self.found.get(key_of(work)) if work is not None else None
+        return self.found.get(work_key(work)) if work is not None else None
 
     def _work(self, plan: Plan, layers: int, *, counted: bool = False, last: bool = False) -> SearchWork:
         settings = {name: text for name, text in self.combination.asked["settings"].items() if name != "batch"}
@@ -111,7 +111,7 @@ class Bounder:
         )
 
 
-def key_of(work: SearchWork) -> str:
+def work_key(work: SearchWork) -> str:
     """What tells works about layers apart."""
     return json.dumps(work.to_json(), sort_keys=True)
 

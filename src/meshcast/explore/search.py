@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshcast.base import tell
-from meshcast.explore.bounding import LEVELS, Bounder, family_of, key_of
+from meshcast.explore.bounding import LEVELS, Bounder, family_of, work_key
 from meshcast.explore.bounds import PlanBound
 from meshcast.explore.engines import Engine
 from meshcast.explore.measures import Constraints, Known, Objective
@@ -164,7 +164,7 @@ class BestFirst:
                     listed = None
             work = bounder.wanted(plan, 0)
             if work is not None:
-                wanted.setdefault(key_of(work), work)
+                wanted.setdefault(work_key(work), work)
         self._listed = listed
         self._pace.kinds = len(wanted) + len(self._later_kinds(listed or ()))
         self._probe(list(wanted.values()))
@@ -173,7 +173,7 @@ class BestFirst:
         """Works about layers that the tighter bounds may ask for, by some plans of the space where those are many."""
         some = listed[:: 1 + len(listed) // SAMPLED]
         works = (bounder.wanted(plan, level) for _, bounder, plan in some for level in range(1, LEVELS))
-        return {key_of(work) for work in works if work is not None}
+        return {work_key(work) for work in works if work is not None}
 
     def _behind(self, heap: Sequence[Entry]) -> int:
         """Points of a large space that are looked at once those that are held have been."""
@@ -190,7 +190,7 @@ class BestFirst:
         some = heap[:: 1 + len(heap) // SAMPLED]
         held = [*under_way, *(each for _, _, each in some if not self._beaten(each))]
         works = (each.bounder.wanted(each.plan, level) for each in held for level in range(each.level + 1, LEVELS))
-        return len({key for work in works if work is not None and (key := key_of(work)) not in self._layers})
+        return len({key for work in works if work is not None and (key := work_key(work)) not in self._layers})
 
     def _is_open(self, candidate: _Candidate) -> bool:
         if self._beaten(candidate):
@@ -281,7 +281,7 @@ class BestFirst:
                 else:
                     points += 1
                     works.append((candidate, work))
-            elif (key := key_of(work)) in asked:
+            elif (key := work_key(work)) in asked:
                 waiting.append(candidate)
             else:
                 asked.add(key)
@@ -292,7 +292,7 @@ class BestFirst:
         """What is to be worked out next about a point; None where its bound was made tighter from what is known."""
         while candidate.level < LEVELS - 1:
             work = candidate.bounder.wanted(candidate.plan, candidate.level + 1)
-            if work is not None and key_of(work) not in self._layers:
+            if work is not None and work_key(work) not in self._layers:
                 return work
             candidate.level += 1
             tighter = candidate.bounder.bound(candidate.plan, candidate.level)
@@ -327,7 +327,7 @@ class BestFirst:
             answer = found[number]
             if work.kind == "layers":
                 self.tally.probes += 1
-                self._layers[key_of(work)] = answer
+                self._layers[work_key(work)] = answer
                 self._push(heap, candidate)
             else:
                 self._take(candidate, answer, record)
@@ -337,7 +337,7 @@ class BestFirst:
         self._tell(self.tally.space)
         for done, (number, answer) in enumerate(self.engine.answers(works), start=1):
             assert not isinstance(answer, Outcome)
-            self._layers[key_of(works[number])] = answer
+            self._layers[work_key(works[number])] = answer
             self._tell(self.tally.space, done)
         self._pace.note(layers=len(works), points=0, seconds=self._pace.clock() - began)
         self.tally.probes += len(works)

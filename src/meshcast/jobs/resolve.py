@@ -51,7 +51,8 @@ def resolve_job(target: Target | Pipeline | JobSource, options: Options, *, clus
         cluster: The hardware of `options.on`, where somebody has looked it up already.
 
     Raises:
-        UsageError: A plan is for something that is no model, or a mesh is given beside it.
+        UsageError: An option has a value that there is not, a plan is for something that is no model, or a mesh is given
+            beside it.
         UnsupportedError: No such device or stack, or the plan asks for what the model or the device does not have.
         InfeasibleError: The plan does not divide the model, the batch or the devices.
     """
@@ -62,6 +63,7 @@ def resolve_job(target: Target | Pipeline | JobSource, options: Options, *, clus
             model, asked = as_asked(source, given)
             # A cluster that somebody has looked up is that of the options, which go before a file's where they name one.
             return resolve_job(model, asked, cluster=cluster if asked.on == options.on else None)
+    given.check_choices()  # here for every kind of job, as soon as the options are whole
     if isinstance(source, TraceSource):
         return TraceJob(source=source, given=given, known=cluster)
     if given.run.durations != "auto":

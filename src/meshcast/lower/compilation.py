@@ -51,8 +51,8 @@ def compiled_once(
         compile_it: Makes the entry, JSON's types alone.
         holds: Whether an entry that was kept still answers what is asked for.
     """
-    key = key_of(made_from, _told(program))
-    for each in (key, key_of(made_from, program.bytecode)):
+    key = entry_key(made_from, _told(program))
+    for each in (key, entry_key(made_from, program.bytecode)):
         kept_before = read(folder, each)
         if kept_before is not None and holds(kept_before):
             return kept_before, True
@@ -63,7 +63,7 @@ def compiled_once(
     return entry, False
 
 
-def key_of(made_from: Mapping[str, Any], told: bytes) -> str:
+def entry_key(made_from: Mapping[str, Any], told: bytes) -> str:
     """What an entry is kept under: the hash of the program, as told, and of everything besides it."""
     return hashlib.sha256(json.dumps([_FORMAT, made_from], sort_keys=True).encode() + b"\0" + told).hexdigest()
 

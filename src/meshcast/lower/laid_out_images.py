@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import permutations
 
 from meshcast.lower.convolutions import is_filter_gradient_call
@@ -39,23 +40,36 @@ def has_convolutions(schedule: Schedule) -> bool:
 
 def with_laid_out_images(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with copies between layouts around convolutions that read arguments or write results of the program."""
-    return replace(schedule, steps=tuple(_Images(schedule, values).steps()))
+    return replace(schedule, steps=tuple(_ImageLayouts(schedule, values).steps()))
 
 
-@dataclass(frozen=True, slots=True)
+class ImageDimension(StrEnum):
+    """Dimensions of an image that are not spatial, as `Convolution.layout` writes them; spatial ones are digits."""
+
+    BATCH = "b"
+    CHANNELS = "f"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TiledArray:
-    """An array in tiles: how many there are, and how many elements they have; which dimensions fill lanes and sublanes.
+    """An image or a result in tiles.
 
-    Of a convolution's own arrays 0 is the batch and 1 the channels, of others a dimension has its place in the shape.
+    Attributes:
+        tiles: How many there are.
+        elements: How many elements they have, those included that nothing fills.
+        lanes: The dimension that fills the lanes, as `Convolution.layout` writes it.
+        sublanes: The one that fills the sublanes.
     """
 
     tiles: int
     elements: int
-    lanes: int
-    sublanes: int
+    lanes: str
+    sublanes: str
 
 
-class _Images:
+class _ImageLayouts:
+    """The copies around one schedule's convolutions; an argument that several of them read is laid out once."""
+
     def __init__(self, schedule: Schedule, values: ValueTypes) -> None:
         self._schedule = schedule
         self._values = values
@@ -66,17 +80,18 @@ class _Images:
         for step in self._schedule.steps:
             shape = step.geometry if isinstance(step, Kernel) else None
             if isinstance(step, Kernel) and isinstance(shape, Convolution) and _is_plain(shape):
-                yield from self._around(step, shape)
+                yield from self._with_copies(step, shape)
             else:
                 yield step
 
-    def _around(self, call: Kernel, shape: Convolution) -> Iterable[Kernel]:
+    def _with_copies(self, call: Kernel, shape: Convolution) -> Iterable[Kernel]:
+        """A convolution between the copies of its image and of its result."""
         image = shape.layout.partition(",")[0]
         made = shape.layout.partition("->")[2]
-        enters = self._position(
+        enters = self._place_of(
             call.reads, self._schedule.inputs, _sizes(image, shape, shape.in_channels, shape.in_spatial)
         )
-        leaves = self._position(
+        leaves = self._place_of(
             call.writes, self._schedule.outputs, _sizes(made, shape, shape.out_channels, shape.out_spatial)
         )
         split = (
@@ -96,25 +111,28 @@ class _Images:
             call = replace(call, geometry=shape, flags=call.flags | {HALOED})
         after: list[Kernel] = []
         if enters is not None:
-            copies, call = self._entering(call, enters, shape, split)
+            copies, call = self._entering(call, enters, shape, image, split)
             yield from copies
         if leaves is not None:
             call, after = self._leaving(call, leaves, shape, made, split)
         yield call
         yield from after
 
-    def _position(self, of: tuple[int, ...], outside: tuple[int, ...], sizes: tuple[int, ...]) -> int | None:
-        """The first of a kernel's values that is the program's own, and an array of such sizes."""
-        tensors = self._values.tensors
-        return next((at for at, value in enumerate(of) if value in outside and tensors[value].shape == sizes), None)
+    def _place_of(self, values: tuple[int, ...], program: tuple[int, ...], sizes: tuple[int, ...]) -> int | None:
+        """The place of the first of a kernel's values that is the program's own too, and has such sizes."""
+        shapes = ((place, self._values.tensors[value].shape) for place, value in enumerate(values) if value in program)
+        return next((place for place, shape in shapes if shape == sizes), None)
 
-    def _entering(self, call: Kernel, at: int, shape: Convolution, split: bool) -> tuple[list[Kernel], Kernel]:
+    def _entering(
+        self, call: Kernel, at: int, shape: Convolution, image: str, split: bool
+    ) -> tuple[list[Kernel], Kernel]:
         """The copies that lay an image out, and the convolution that reads what they make."""
         source = call.reads[at]
         kind = self._values.tensors[source]
         wanted = wanted_image(shape)
-        outside = as_outside(kind)
-        if not split and (_holds_channels(kind, outside, shape) or shape.in_channels >= MANY_CHANNELS):
+        outside = as_outside(kind, image)
+        as_read = {outside.lanes, outside.sublanes} == {ImageDimension.BATCH, ImageDimension.CHANNELS}
+        if not split and (as_read or shape.in_channels >= MANY_CHANNELS):
             return [], call
         copies = []
         if (source, split) not in self._laid:
@@ -139,11 +157,8 @@ class _Images:
         """The convolution that writes its own layout, and the copies that lay the program's result out of it."""
         target = call.writes[at]
         kind = self._values.tensors[target]
-        inside, outside = wanted_result(shape), as_outside(kind)
-        lanes, sublanes = made.index("b"), made.index("f")
-        if inside.lanes == 1:  # channels
-            lanes, sublanes = sublanes, lanes
-        if not split and (outside.lanes, outside.sublanes) == (lanes, sublanes):
+        inside, outside = wanted_result(shape), as_outside(kind, made)
+        if not split and (outside.lanes, outside.sublanes) == (inside.lanes, inside.sublanes):
             return call, []
         source = self._new(inside, kind.dtype)
         written = call.written_bytes + self._values.tensors[source].bytes - kind.bytes
@@ -194,7 +209,7 @@ def _sizes(order: str, shape: Convolution, channels: int, spatial: tuple[int, ..
     return tuple(named[each] for each in order)
 
 
-def _tiles(pixels: int, lanes: int, sublanes: int) -> tuple[int, int]:
+def _tiles(pixels: int, *, lanes: int, sublanes: int) -> tuple[int, int]:
     """Tiles, and the elements that they take: fewer sublanes where there are too few to fill them."""
     height = SUBLANES if sublanes > SUBLANES // 2 else 1 << (sublanes - 1).bit_length() if sublanes > 1 else 1
     tiles = pixels * -(-lanes // LANES) * -(-sublanes // SUBLANES)
@@ -203,31 +218,34 @@ def _tiles(pixels: int, lanes: int, sublanes: int) -> tuple[int, int]:
 
 def wanted_image(shape: Convolution) -> TiledArray:
     """An image as its convolution reads it: batch in lanes, channels in sublanes."""
-    tiles, elements = _tiles(math.prod(shape.in_spatial), shape.batch, shape.in_channels)
-    return TiledArray(tiles, elements, 0, 1)
+    tiles, elements = _tiles(math.prod(shape.in_spatial), lanes=shape.batch, sublanes=shape.in_channels)
+    return TiledArray(tiles=tiles, elements=elements, lanes=ImageDimension.BATCH, sublanes=ImageDimension.CHANNELS)
 
 
 def wanted_result(shape: Convolution) -> TiledArray:
     """A result as its convolution writes it: channels in lanes and batch in sublanes, or the other way round for fewer tiles."""
     pixels = math.prod(shape.out_spatial)
-    by_channel, by_image = (
-        _tiles(pixels, shape.out_channels, shape.batch),
-        _tiles(pixels, shape.batch, shape.out_channels),
+    tiles, elements = _tiles(pixels, lanes=shape.out_channels, sublanes=shape.batch)
+    by_channel = TiledArray(
+        tiles=tiles, elements=elements, lanes=ImageDimension.CHANNELS, sublanes=ImageDimension.BATCH
     )
-    return TiledArray(*by_image, 0, 1) if by_image[0] < by_channel[0] else TiledArray(*by_channel, 1, 0)
+    tiles, elements = _tiles(pixels, lanes=shape.batch, sublanes=shape.out_channels)
+    by_image = TiledArray(tiles=tiles, elements=elements, lanes=ImageDimension.BATCH, sublanes=ImageDimension.CHANNELS)
+    return by_image if by_image.tiles < by_channel.tiles else by_channel
 
 
-def as_outside(tensor: Tensor) -> TiledArray:
-    """An argument or a result of the program: in the fewest tiles, over its innermost dimensions where others are no better."""
-    dims = range(len(tensor.shape) - 1, -1, -1)
+def as_outside(tensor: Tensor, order: str) -> TiledArray:
+    """An argument or a result of the program: in the fewest tiles, over its innermost dimensions where others are no better.
 
-    def laid(lanes: int, sublanes: int) -> TiledArray:
-        rest = tensor.elements // max(1, tensor.shape[lanes] * tensor.shape[sublanes])
-        return TiledArray(*_tiles(rest, tensor.shape[lanes], tensor.shape[sublanes]), lanes, sublanes)
+    Args:
+        tensor: Its type.
+        order: Its dimensions as `Convolution.layout` writes them (`b01f`).
+    """
+    sizes = dict(zip(order, tensor.shape, strict=True))
 
-    return min((laid(*pair) for pair in permutations(dims, 2)), key=lambda each: each.elements)
+    def laid(lanes: str, sublanes: str) -> TiledArray:
+        rest = tensor.elements // max(1, sizes[lanes] * sizes[sublanes])
+        tiles, elements = _tiles(rest, lanes=sizes[lanes], sublanes=sizes[sublanes])
+        return TiledArray(tiles=tiles, elements=elements, lanes=lanes, sublanes=sublanes)
 
-
-def _holds_channels(kind: Tensor, outside: TiledArray, shape: Convolution) -> bool:
-    """Whether lanes and sublanes of an argument are its batch and its channels."""
-    return {kind.shape[outside.lanes], kind.shape[outside.sublanes]} == {shape.batch, shape.in_channels}
+    return min((laid(*pair) for pair in permutations(reversed(order), 2)), key=lambda each: each.elements)

@@ -15,8 +15,10 @@ from meshcast.lower.fusion_candidates import FusionCandidate
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.workload import Op, OpKind, Tensor
 
-_UPDATES, _CUT_STATICALLY = ("dynamic_update_slice", "dynamic-update-slice"), ("slice",)
-_CUT = ("dynamic_slice", "dynamic-slice")
+# Names of ops as StableHLO and as HLO write them.
+_UPDATES = ("dynamic_update_slice", "dynamic-update-slice")
+_STATIC_SLICES = ("slice",)
+_DYNAMIC_SLICES = ("dynamic_slice", "dynamic-slice")
 _MOST_MOVING = 2  # ops that move elements: beyond one it does not matter how many
 _STILL = frozenset({OpKind.ELEMENTWISE, OpKind.VIEW, OpKind.GENERATE})  # take elements where their own are
 
@@ -65,10 +67,10 @@ def is_overwritten(
         return False
     cut = moving[0]
     name = ops[cut].name.rpartition(".")[2]
-    if len(moving) > 1 or name not in (*_CUT_STATICALLY, *_CUT):
+    if len(moving) > 1 or name not in (*_STATIC_SLICES, *_DYNAMIC_SLICES):
         return True
     # As long as what is written: dimensions of one element come and go with views between.
     part, written = (tensors[value].shape for value in (ops[cut].results[0], root.operands[1]))
     if [size for size in part if size > 1] != [size for size in written if size > 1]:
         return True
-    return name in _CUT and operands[cut][1:] != operands[into.root][2:]
+    return name in _DYNAMIC_SLICES and operands[cut][1:] != operands[into.root][2:]

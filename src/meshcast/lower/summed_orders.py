@@ -31,6 +31,7 @@ def with_orders_of_sums(
     """
     turned = {value for op in ops if op.cost.kind is OpKind.TRANSPOSE for value in op.results}
     found: dict[int, Reduction] = {}
+    needed: Set[int] = frozenset()  # values, and what those that are views show
     readers: dict[int, list[tuple[Op, int]]] = {}
     for op in ops:
         places = places_of_sums(op, views, turned, tensors)
@@ -40,8 +41,8 @@ def with_orders_of_sums(
             for other in ops:
                 for value in other.operands:
                     readers.setdefault(buffer.get(value, value), []).append((other, value))
-            kept = {buffer.get(value, value) for value in kept} | kept
-        found |= reductions_behind(op.results[0], places, readers, kept, tensors)
+            needed = {buffer.get(value, value) for value in kept} | kept
+        found |= reductions_behind(op.results[0], places, readers, needed, tensors)
     if not found:
         return list(ops)
     return [
@@ -68,11 +69,16 @@ def places_of_sums(op: Op, views: Mapping[int, Op], turned: Set[int], tensors: S
     _, rest, _ = op.cost.parts[1 - side]
     beside: list[int | None] = [None] * len(rest)  # the vector's, of one element each
     dims = [*batch, *own, *beside] if side == 0 else [*batch, *beside, *own]
-    order = sorted(range(len(dims)), key=lambda at: math.inf if dims[at] is None else dims[at] or 0)
+    # Dimensions of the result in the order in which they lie in memory, the vector's behind all others.
+    lies = [math.inf if at is None else at for at in dims]
+    order = sorted(range(len(dims)), key=lies.__getitem__)
     shape = tensors[op.results[0]].shape
-    if len(shape) != len(dims) or sorted(long := [at for at in order if shape[at] > 1]) == long:
+    if len(shape) != len(dims):
         return ()
-    return tuple([order.index(at) for at in range(len(dims))])
+    long = [dim for dim in order if shape[dim] > 1]
+    if long == sorted(long):
+        return ()
+    return tuple([order.index(dim) for dim in range(len(dims))])
 
 
 def matrix_side(op: Op) -> int | None:

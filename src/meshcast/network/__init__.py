@@ -1,4 +1,4 @@
-"""Time on the wire: how groups spread over a cluster, and collectives in closed form."""
+"""Time on the wire: how groups spread over a cluster, and collectives in closed form, as flows, and by ASTRA-sim's rules."""
 
 from meshcast.base import door
 

@@ -10,7 +10,10 @@ from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.network.slices import closed_sides, slice_shape
 
 _LARGEST_HOST = 16  # devices (HGX-2, Trainium); a domain of more is a rack of several hosts
-_TRAY = 4  # devices of a rack's host: GPUs of a compute tray of GB200 and GB300 NVL72
+_TRAY = (
+    4  # devices of a rack's host: GPUs of a compute tray of GB200 and GB300 NVL72; cluster files have no level for it
+)
+_SPARE = 8  # racks that would hold a job, for each of which another may be taken so that all have as many devices
 
 
 def filled_alike(cluster: Cluster, devices: int) -> Cluster:
@@ -25,8 +28,8 @@ def filled_alike(cluster: Cluster, devices: int) -> Cluster:
     if inside is None or inside.topology != "switch" or inside.size <= _LARGEST_HOST or devices % inside.size == 0:
         return cluster
     fewest = -(-devices // inside.size)
-    alike = (racks for racks in range(fewest, fewest * 9 // 8 + 2) if devices % (racks * _TRAY) == 0)
-    racks = next(alike, 1)
+    most = fewest + fewest // _SPARE + 1
+    racks = next((racks for racks in range(fewest, most + 1) if devices % (racks * _TRAY) == 0), 1)
     if racks < 2:
         return cluster
     return replace(cluster, levels=(replace(inside, size=devices // racks), *cluster.levels[1:]))

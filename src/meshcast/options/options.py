@@ -266,7 +266,7 @@ class Options:
         Raises:
             UsageError: One is not among the values it may have.
         """
-        for name, place in option_places().items():
+        for name, place in _chosen():
             place.field.check_choice(self.value(name))
         self.scheduling  # noqa: B018  # refuses what it cannot be
 
@@ -275,6 +275,12 @@ class Options:
 def option_places() -> dict[str, OptionPlace]:
     """Every option by its flat name: those of the whole first, then by stage."""
     return {name: OptionPlace(None, each) for name, each in declared_fields(Options).items()} | part_places()
+
+
+@functools.cache
+def _chosen() -> tuple[tuple[str, OptionPlace], ...]:
+    """Options that have only so many values."""
+    return tuple(each for each in option_places().items() if each[1].field.declaration.one_of is not None)
 
 
 @functools.cache

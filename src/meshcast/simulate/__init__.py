@@ -1,4 +1,4 @@
-"""The run of one rank: streams, dependencies and overlap; peak memory by liveness."""
+"""The run: streams, dependencies and overlap; peak memory by liveness; pipelines, classes of ranks, their collectives."""
 
 from meshcast.base import door
 

@@ -1,4 +1,4 @@
-"""Traces out: what was predicted as files for other tools."""
+"""Traces: predictions as files for other tools, those of jobs that ran, and graphs that nobody has written."""
 
 from meshcast.base import door
 

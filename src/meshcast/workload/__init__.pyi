@@ -22,6 +22,7 @@ from meshcast.workload.graph import Routine as Routine
 from meshcast.workload.graph import Tensor as Tensor
 from meshcast.workload.graph import element_bytes as element_bytes
 from meshcast.workload.groups import group_of_ids as group_of_ids
+from meshcast.workload.made_launches import CODE_CLOCK_HZ as CODE_CLOCK_HZ
 from meshcast.workload.made_launches import CodeShape as CodeShape
 from meshcast.workload.made_launches import CompiledLaunch as CompiledLaunch
 from meshcast.workload.made_launches import FrameworkStep as FrameworkStep

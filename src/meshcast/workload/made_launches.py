@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CODE_CLOCK_HZ = 1.98e9  # of the H200 on which the seconds of shapes were measured: on others they take as many cycles
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeShape:
     """What the shape of a kernel's code makes of the device's rates."""
 
     share: float = 1.0  # of the rate that memory gives to well-shaped code, what code like it gets
-    extra: float = 0.0  # seconds that it takes beside that
+    extra: float = 0.0  # seconds that it takes beside that, at `CODE_CLOCK_HZ`
     block_cycles: float = 0.0  # of the device's clock that its slowest block takes, whatever memory gives
     wait_cycles: float = 0.0  # of that clock that it takes beside either
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from meshcast.base import UsageError
 from meshcast.cli.validate import app
 from meshcast.evidence.validate import kinds
+from tests.documentation.pages import ROOT
 
 HLO = """HloModule m, is_scheduled=true
 
@@ -73,6 +74,12 @@ def test_fusions_go_by_their_names_and_calls_of_libraries_by_class(folder: Path)
     assert step["seen"] == pytest.approx(0.8)
     assert bare["why"] == "unmeasured: no kernels"
     assert (summary["rows"], summary["failed"]) == (2, 1)
+    assert set(summary) == {"schema", "rows", "failed", "kinds"}
+    assert summary["schema"] == "meshcast.validation-kinds/1"
+    page = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+    named = page.partition("`meshcast.validation-kinds/1`")[2]
+    assert named
+    assert {name for name in summary["kinds"]["matmul"] if f"`{name}`" not in page} == set()
     # The kind that is off by most comes first.
     assert next(iter(summary["kinds"])) == "element-wise: loop_negate_fusion"
 

@@ -28,6 +28,7 @@ from meshcast.evidence.validate.tables import TextTable, print_grid, wide_consol
 from meshcast.options import Options
 from meshcast.programs import load
 
+SCHEMA = "meshcast.validation-kinds/1"
 SHOWN = 30  # kinds of the printed table; --json has all
 GRAPH = "command_buffer"  # how XLA's names of CUDA graphs begin
 _NUMBERS = re.compile(r"(_\d+)+$")
@@ -153,8 +154,7 @@ class KindsSummary:
         kinds = {name: kind.to_json() | {"programs": count} for name, kind, count in self.kinds()}
         failed = sum(row.why is not None for row in self.rows)
         return {
-            "schema": "meshcast.validation/1",
-            "kind": "kinds",
+            "schema": SCHEMA,
             "rows": len(self.rows),
             "failed": failed,
             "kinds": kinds,

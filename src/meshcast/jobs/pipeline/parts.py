@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from meshcast.jobs.pipeline.offload import PIECES_HELD, streaming_seconds, with_
 from meshcast.jobs.pipeline.part_values import PartValues, gradient_program, part_values
 from meshcast.jobs.pipeline.state import in_state
 from meshcast.jobs.pipeline.wiring import PartProgram, Values, total_bytes
+from meshcast.jobs.program.known_steps import number_of_options
 from meshcast.jobs.program.on_network import levels_spanned
 from meshcast.jobs.program.run import Run
 from meshcast.network import CollectivePlan
@@ -178,16 +179,21 @@ def _summed_once(program: PartProgram, values: PartValues) -> tuple[PartProgram,
     if not values.sums:
         return program, ()
     run = program.run
-    spanned = levels_spanned(run) if run.brief else None
-    if spanned is None:
-        deferred = _deferred(run, values)
-    else:
-        key = spanned, run.options.network.model
-        deferred = _DEFERRED.of(values, key, lambda: _deferred(run, values))
+    key = sums_key(run) if run.brief else None
+    deferred = _deferred(run, values) if key is None else _DEFERRED.of(values, key, lambda: _deferred(run, values))
     return replace(program, run=replace(run, lowered=values.summing)), deferred
 
 
 _DEFERRED: KeptBeside[tuple[Deferred, ...]] = KeptBeside()
+
+
+def sums_key(run: Run) -> Hashable | None:
+    """What the times of a stage's sums follow from, beside the sums: numbers of the network and all of its options.
+
+    None where they read more of the network than the levels that they span.
+    """
+    spanned = levels_spanned(run)
+    return None if spanned is None else (spanned, number_of_options((run.options.network,)))
 
 
 def _deferred(run: Run, values: PartValues) -> tuple[Deferred, ...]:

@@ -104,7 +104,6 @@ class ProgramJob:
         """The kernels on the hardware, with who answers for them: memory is judged here, and times are worked out from here."""
         options = self._carried_out
         estimators, told = chosen_estimators(options, self.device)
-        options.check_choices()
         devices, notes = device_count(self.lowered.workload, options.devices)
         self.cluster.for_devices(devices)  # refuses more than there are
         source = self.lowered.workload.source

@@ -8,6 +8,8 @@ options of the stages behind lowering, how many devices wait for each other, and
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -43,7 +45,8 @@ class KnownStep:
 
 _STEPS: KeptBeside[KnownStep] = KeptBeside(MOST_STEPS)
 _SPANNED: KeptBeside[KnownStep] = KeptBeside(MOST_STEPS)  # the same, by what more than they read
-_OPTIONS: list[tuple[object, ...]] = []  # options differ little, and have no hash: each is known by its place here
+_OPTIONS: deque[tuple[int, tuple[object, ...]]] = deque(maxlen=MOST_OPTIONS)
+_NUMBERS = itertools.count()  # none is given twice: what was kept under that of forgotten options is found by nobody
 
 
 def known_step(run: Run) -> KnownStep:
@@ -93,18 +96,17 @@ def _beside_network(run: Run) -> tuple[Hashable, ...]:
     """Everything else that a step is worked out from."""
     _, *behind = run.options.parts  # the program's own are in what is lowered
     return (
-        _number(tuple(behind)), run.estimators, run.device, run.devices, run.job_devices, run.whole, run.straggling,
+        number_of_options(tuple(behind)), run.estimators, run.device, run.devices, run.job_devices, run.whole, run.straggling,
     )  # fmt: skip
 
 
-def _number(parts: tuple[object, ...]) -> int:
-    for number, known in enumerate(_OPTIONS):
+def number_of_options(parts: tuple[object, ...]) -> int:
+    """The number of equal parts of options: their key, as they have no hash; few different ones are ever asked for."""
+    for number, known in _OPTIONS:
         if known == parts:
             return number
-    if len(_OPTIONS) >= MOST_OPTIONS:
-        forget_steps()
-    _OPTIONS.append(parts)
-    return len(_OPTIONS) - 1
+    _OPTIONS.append((next(_NUMBERS), parts))
+    return _OPTIONS[-1][0]
 
 
 def forget_steps() -> None:

@@ -76,7 +76,6 @@ class TraceJob:
         options = self.given
         check_asked(options)
         cluster = self.cluster
-        options.check_choices()
         estimators, notes = chosen_estimators(options, cluster.device)
         prediction = predict_traces(self.files, options, cluster, estimators)
         return with_trust(replace(prediction, warnings=(*notes, *prediction.warnings)), cluster, options)

@@ -35,7 +35,7 @@ class Launch:
         stages: Arithmetic, in order, of kernels that are no library's.
         told: Sizes of a product, a convolution or an attention.
         share: Of the rate that memory gives to well-shaped code, what this kernel's shape of code gets.
-        extra: Seconds that it takes beside that: rows that each want a block, sums whose parts wait for each other.
+        extra: Seconds beside that, at an H200's clock: rows that each want a block, sums whose parts wait for each other.
         block_cycles: Cycles of the device's clock that its slowest block takes, whatever memory gives.
         wait_cycles: Cycles that it takes beside either.
         turned: Whether it reads in another order than it writes.

@@ -9,7 +9,8 @@
 - Inductor adds all of it by atomics to zeros in fp32 (`embedding_dense_backward` in `torch/_decomp/decompositions.py`), and
   casts.
 
-Seconds of kernels are those of eight eager models on one H200 (BERT-large, T5, BART, DistilBERT, OLMo 2, Qwen3, Pegasus, Swin).
+Seconds of kernels are those of eight eager models on one H200 (BERT-large, T5, BART, DistilBERT, OLMo 2, Qwen3, Pegasus, Swin);
+on other devices they are as many cycles (`estimate.chain`), whatever the number of cores and the memory's rate.
 """
 
 from __future__ import annotations
@@ -23,15 +24,19 @@ from meshcast.programs.pytorch.launched import Launch, pointwise
 from meshcast.programs.pytorch.recorded import AtenOp, View
 
 _UNSORTED = 3072  # indices that one kernel adds up
-# Seconds an index of that kernel, whose blocks wait for one row after the other: rows of tables that the cache holds, and others.
-_ROW_CACHED, _ROW, _CACHED = 30e-9, 46e-9, 40e6
-_KEY_BITS, _DIGIT = 64, 8  # of an embedding's index, and of a pass
-# Seconds of a pass of radix sort, and of the kernel that counts digits before it, beside their bytes.
-_PASS, _HISTOGRAM = 5.0e-6, 1.8e-6
+# That kernel's blocks wait for one row after the other.
+_ROW = 46e-9  # seconds an index
+_ROW_CACHED = 30e-9  # the same of a table that the cache holds
+_CACHED = 40e6  # bytes of the largest such table
+_KEY_BITS = 64  # of an embedding's index
+_DIGIT = 8  # bits that a pass of radix sort goes by
+_PASS = 5.0e-6  # seconds of a pass, beside its bytes
+_HISTOGRAM = 1.8e-6  # the same of the kernel that counts digits before it
 _PART = 10  # rows that are summed together (`NROWS_PER_THREAD`)
 _STEP = 30e-9  # seconds a part of an index, which one thread goes through
 _MANY_PARTS = 10  # of an index: more are added by atomics
-_SUMMED, _ADDED = 7.2e-12, 1.7e-12  # seconds an element of parts that are summed, and of those that atomics add
+_SUMMED = 7.2e-12  # seconds an element of parts that are summed
+_ADDED = 1.7e-12  # the same of parts that atomics add
 # Kernels that find where each index begins among the sorted ones, and how many parts it has.
 _UNIQUE = (
     "unique_by_key",
@@ -44,8 +49,10 @@ _UNIQUE = (
 )
 _INDICES = 4  # that a block of `indexing_backward_kernel` adds values at
 _INDEX_STEPS = 2  # kernels that turn an index into a place
-# Seconds of a block that adds slices of less than a warp, whatever it has (`indexing_backward_kernel_small_stride`).
-_WARP, _SMALL_STRIDE = 32, 9e-6
+_WARP = 32  # threads
+_SMALL_STRIDE = (
+    9e-6  # seconds of a block that adds slices of less than a warp (`indexing_backward_kernel_small_stride`)
+)
 
 
 def radix_sort(index: View, bits: int) -> Iterator[Launch]:

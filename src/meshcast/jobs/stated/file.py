@@ -15,8 +15,9 @@ from meshcast.base import nearest
 from meshcast.hardware import Document, Reader, read_document
 from meshcast.jobs.stated.activations import known_recomputation
 from meshcast.jobs.stated.extras import Extras
+from meshcast.jobs.stated.frameworks import canonical, known_names
 from meshcast.jobs.stated.run import BATCH, DEGREES, SHAPE_FLAGS, SIZES, SOFTWARE_FLAGS, StatedRun
-from meshcast.jobs.stated.software import ATTENTION, frameworks
+from meshcast.jobs.stated.software import ATTENTION
 from meshcast.jobs.stated.systems import FABRICS, SCALE_UPS
 
 SCHEMA = "meshcast.job/1"
@@ -150,12 +151,12 @@ def _check(run: StatedRun, read: _JobReader) -> None:
         read.reject(key_of("stack"), "software.stack: framework says it already; give one of them")
     known: Mapping[str, tuple[str, ...]] = {
         "attention": tuple(ATTENTION),
-        "framework": frameworks(),
+        "framework": tuple(sorted(known_names())),
         "scale_up": SCALE_UPS,
         "scale_out": FABRICS,
     }
     for name, words in known.items():
-        said = str(getattr(run, name))
+        said = canonical(run.framework) if name == "framework" else str(getattr(run, name))
         first = re.split(r"[-_ ]", said)[0] if name in ("scale_up", "scale_out") else said
         first = first.rstrip("0123456789") if name == "scale_up" else first
         if first and first not in words:

@@ -10,6 +10,7 @@ from typing import Any
 from meshcast.estimate import Values
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.frameworks import canonical
 from meshcast.jobs.stated.parallelism import PlanWords, plan_of, plan_text
 from meshcast.jobs.stated.run import BATCH, StatedRun
 from meshcast.jobs.stated.shapes import RunModel, model_of
@@ -106,12 +107,13 @@ class RunTarget:
 def run_target(run: StatedRun) -> RunTarget:
     """What a run describes; whatever no rule understands is among `missing`."""
     found = Findings()
+    run = replace(run, framework=canonical(run.framework))
     system = system_of(run, found)
     model = model_of(run, found)
     weights = run.extra.values.get("weights", run.extra.values.get("params"))
     if model and model.planned and weights == "bf16":
         model = replace(model, settings={**model.settings, "param_dtype": "bfloat16"})
-    stack = stack_of(run, system.cluster.device, found) if system else None
+    stack = stack_of(run, system.cluster.device, found, model) if system else None
     if model and stack and model.recurrent and not stack.host.graphs:
         found.assumes(
             "a recurrent layer is one call of the host, as cuDNN's are: its turns are launched as a graph's are"

@@ -99,6 +99,8 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         settings = _changes(builder, _tables(run, builder, found))
         found.assumes(f"what the top layers read is filled up to a multiple of {_ALIGNED}, as tensor cores want it")
         settings["align"] = _ALIGNED
+        if hots := run.extra.whole("hots"):
+            settings["hots"] = hots
         return RunModel(builder=builder, settings=settings)
     if builder.module in _LANGUAGE and not known:
         lacking = [each for each in _SIZES if each not in run.counts]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from meshcast.base import MeshcastError
 from meshcast.hardware import Device
 from meshcast.jobs.stated.findings import Findings
-from meshcast.jobs.stated.frameworks import PYTORCH, RELATED, STACKS, SUBMISSIONS, canonical, nearest_name
+from meshcast.jobs.stated.frameworks import PYTORCH, RELATED, STACKS, SUBMISSIONS, canonical, known_names, nearest_name
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.jobs.stated.shapes import RunModel
 from meshcast.options import Stack, load_stack, stack_names
@@ -120,7 +120,8 @@ def _pytorch(run: StatedRun, framework: str, found: Findings) -> str:
 
 def _usual(run: StatedRun, device: Device, found: Findings, model: RunModel | None) -> str:
     """What such runs mostly use; of an unknown framework the stack of the one that its name is most like."""
-    if near := nearest_name(run.framework):
+    known = canonical(run.framework) in known_names()
+    if not known and (near := nearest_name(run.framework)):
         found.assumes(f"framework {near}: {run.framework} is none that is known, and the nearest to it by name")
         return _name(replace(run, framework=near), device, found, model)
     if device.kind == "tpu":
@@ -134,6 +135,7 @@ def _usual(run: StatedRun, device: Device, found: Findings, model: RunModel | No
     else:
         name, why = "pytorch-ddp", "on NVIDIA, with weights whole on each device"
     told = f"{run.framework} is none that is known" if run.framework else "no framework is told"
+    told = f"{run.framework} has no stack of its own there" if known else told
     found.assumes(f"stack {name}, the usual one {why}: {told}")
     return name
 
@@ -163,7 +165,7 @@ def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None) -> s
     if "a2a_overlap" in run.extra.words and run.degree("vp") > 1 and run.degree("ep") > 1:
         rewrites.append("paired-passes")
     # Transformer Engine's `fp8_dpa`: attention's own products in 8 bits.
-    if {"fp8_attention", "fp8_dpa"} & run.extra.words:
+    if {"fp8_attention", "fp8_dpa", "float8_attention"} & run.extra.words:
         rewrites.append("narrow-attention")
     # Images channels first: batch norms have a block a channel, but for a compiler's; cuDNN turns images where tensor cores
     # convolve them.

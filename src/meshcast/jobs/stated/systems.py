@@ -92,6 +92,8 @@ def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
     inside, between = cluster.levels[0], cluster.levels[-1]
     domain = re.search(r"nvl(\d+)|-(\d+)$", run.scale_up)
     size = int(domain[1] or domain[2]) if domain else run.devices_per_host or inside.size
+    if size > inside.size or inside.size % size:
+        found.assumes(f"hosts of {size} devices, where those of {cluster.name} have {inside.size}")
     if (pcie := re.match(r"pcie([1-7]?)", run.scale_up)) and "pcie" not in inside.link.name:
         inside = _on_pcie(inside, int(pcie[1] or _PCIE_GENERATION), found)
     switched = "nvswitch" in run.scale_up or "nvl" in run.scale_up.replace("nvlink", "")

@@ -11,14 +11,19 @@ from meshcast.estimate import Values
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.frameworks import canonical
+from meshcast.jobs.stated.lengths import computed_length
 from meshcast.jobs.stated.parallelism import PlanWords, plan_of, plan_text
 from meshcast.jobs.stated.run import BATCH, StatedRun
 from meshcast.jobs.stated.shapes import RunModel, model_of
 from meshcast.jobs.stated.software import overlap_of, stack_of
 from meshcast.jobs.stated.systems import RunSystem, system_of
+from meshcast.jobs.stated.vocabulary import not_understood
 from meshcast.options import Stack
 
 UNKNOWN = "not understood"
+_ENCODERS = ("bert",)
+_OPTIMIZERS = frozenset({"adamw", "sgd", "lamb", "adafactor", "adagrad", "muon", "lion"})
+_ADAM = ("bert", "t5", "mamba", "transformer", "vit", "dit", "unet")  # families beside decoders that AdamW trains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +132,20 @@ def run_target(run: StatedRun) -> RunTarget:
     plan, filled = plan_of(run, model, stack, system, found) if model and stack and system else ({}, batch)
     if BATCH not in run.counts:
         found.lacks(BATCH, of=BATCH)
+    seq = None
+    if model and model.reads_sequences:
+        seq = computed_length(run, encoder=model.builder.module in _ENCODERS, found=found)
+    if model:
+        _note_optimizer(run, model, found)
+    if unknown := not_understood(run.extra):
+        found.assumes(f"{UNKNOWN}: {', '.join(unknown)}")
     if run.extra.replayed:
         found.assumes("a replayed program's arguments are memory that nobody has written: zeros")
     return RunTarget(
         model=model,
         batch=batch,
         filled_batch=filled,
-        seq=run.counts.get("seq") if model and model.reads_sequences else None,
+        seq=seq,
         plan=plan,
         on=system.cluster if system else None,
         devices=devices,
@@ -148,6 +160,16 @@ def run_target(run: StatedRun) -> RunTarget:
         contradictions=tuple(dict.fromkeys(found.contradictions)),
         values="zeros" if run.extra.replayed else "normal",
     )
+
+
+def _note_optimizer(run: StatedRun, model: RunModel, found: Findings) -> None:
+    """Notes an optimizer that is another than the zoo's, which there is one of for each kind of model."""
+    words = sorted(_OPTIMIZERS & run.extra.words)
+    told = run.extra.values.get("optimizer") or next(iter(words), "")
+    own = "AdamW" if model.planned or model.builder.module in _ADAM else "SGD with momentum"
+    name = next((each for each in _OPTIMIZERS if told.startswith(each)), told)
+    if name and not own.lower().startswith(name.removesuffix("w")):
+        found.assumes(f"the optimizer is {own}, that of the zoo's model, in place of {name}")
 
 
 def _caps_fused_scores(model: RunModel, stack: Stack, system: RunSystem) -> bool:

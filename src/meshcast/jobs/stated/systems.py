@@ -129,10 +129,20 @@ def _between(level: NetworkLevel, run: StatedRun, found: Findings) -> NetworkLev
         found.assumes(f"network {level.link.name}, for {run.scale_out}")
     if not word:
         found.assumes(f"network {level.link.name}")
+    if "sharp" in run.extra.words:
+        level = _adding(level, found)
     if run.gbit_per_device is None:
         found.assumes(f"{level.bandwidth * 8 / 1e9:g} Gbit/s a device")
         return level
     return replace(level, links=1, link_bandwidth=run.gbit_per_device * 1e9 / 8)
+
+
+def _adding(level: NetworkLevel, found: Findings) -> NetworkLevel:
+    """The network between hosts whose switches are asked to add (SHARP), where they can."""
+    if level.in_network_reduction and level.link.in_network_share:
+        return replace(level, in_network_asked=True)
+    found.assumes(f"sums across hosts by their devices: sharp is told, and switches of {level.link.name} do not add")
+    return level
 
 
 def _slices(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:

@@ -1,9 +1,9 @@
 """Which collectives steps wait for and lead to, so that fusion makes none of them wait for another.
 
-The update of a weight waits for the reduction of its gradient; the backward pass reads the same weight and leads to the reductions
-of earlier layers. As one kernel both would have every reduction wait for the one before it, and none could be joined with another
-or run beside the backward pass. Frameworks and XLA have no such kernels: optimizers are kernels of their own there, and what a
-backward convolution reads otherwise than it lies is inside the library's call.
+The update of a weight waits for the reduction of its gradient; the backward pass reads the same weight and leads to the
+reductions of earlier layers. As one kernel both would have every reduction wait for the one before it, and none could be joined
+with another or run beside the backward pass. Frameworks and XLA have no such kernels: optimizers are kernels of their own there,
+and what a backward convolution reads otherwise than it lies is inside the library's call.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ def assumed(found: RunTarget, words: str) -> bool:
         ("ColossalAI", "colossalai"), ("Colossal-AI", "colossalai"), ("neuronx", "neuronx"), ("NeuronX Distributed", "neuronx"),
         ("HugeCTR", "hugectr"), ("MLPerf (NVIDIA)", "mlperf"), ("mlperf v4.1", "mlperf"), ("TorchTitan", "torchtitan"),
         ("LLM Foundry", "llm-foundry"), ("megatron-2022", "megatron-2022"), ("Megatron Bridge", "megatron-bridge"),
-        ("maxtext", "maxtext"), ("DeepSpeed 0.14.2", "deepspeed"), ("t5x", "t5x"), ("fsdp2", "pytorch-fsdp"), ("abacus", "abacus"),
+        ("maxtext", "maxtext"), ("DeepSpeed 0.14.2", "deepspeed"), ("t5x", "t5x"), ("fsdp2", "pytorch-fsdp"),
+        ("abacus", "abacus"),
     ],
 )  # fmt: skip
 def test_case_dashes_vendors_and_versions_of_a_framework_do_not_matter(told: str, name: str) -> None:
@@ -64,8 +65,16 @@ def test_the_software_of_a_submission_to_mlperf_goes_by_its_model(changes: dict[
     assert ("late-reductions" in found.overlap) == (stack != "nemo")
 
 
+def test_what_has_no_plan_is_reduced_in_buckets_by_megatron_too() -> None:
+    told = target(**TEXTS, framework="nemo").overlap.split(",")
+    assert {"buckets=80000000B", "late-reductions"} <= set(told)
+    assert "late-reductions" not in target(framework="nemo").overlap
+
+
 def test_a_graph_of_a_whole_step_holds_its_convolutions_too() -> None:
-    part, whole = (target(**IMAGES, framework="mxnet", extra=f"cuda_graph={kind}").stack for kind in ("te", "full-iteration"))
+    part, whole = (
+        target(**IMAGES, framework="mxnet", extra=f"cuda_graph={kind}").stack for kind in ("te", "full-iteration")
+    )
     assert part is not None
     assert whole is not None
     assert part.host.convolution > whole.host.convolution == whole.host.graph_kernel
@@ -122,7 +131,9 @@ def test_an_optimizer_that_the_zoo_does_not_have_is_told() -> None:
     assert not assumed(target(**IMAGES, extra="sgd"), "optimizer")
 
 
-@pytest.mark.parametrize(("changes", "name"), [({}, "kimi-k2-1t"), ({"experts": 8, "moe_ffn": 128}, "deepseek-v3-671b")])
+@pytest.mark.parametrize(
+    ("changes", "name"), [({}, "kimi-k2-1t"), ({"experts": 8, "moe_ffn": 128}, "deepseek-v3-671b")]
+)
 def test_latent_attention_is_a_run_s_own(changes: dict[str, int], name: str) -> None:
     counts = {**SMALL, "gbs": 16, **changes}
     found = target(model=name, counts=counts, extra=LATENT)
@@ -142,7 +153,10 @@ def test_a_fraction_of_the_blocks_is_computed_again() -> None:
     half = target(recompute="policy:1/2", framework="fms-fsdp", zero=3)
     assert half.model is not None
     assert (half.model.config.recomputed, half.plan["remat"]) == (16, "full")
-    assert (target(recompute="policy:1/1").plan["remat"], target(recompute="policy:0/1").plan["remat"]) == ("full", "none")
+    assert (target(recompute="policy:1/1").plan["remat"], target(recompute="policy:0/1").plan["remat"]) == (
+        "full",
+        "none",
+    )
 
 
 @pytest.mark.parametrize(

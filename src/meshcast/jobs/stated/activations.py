@@ -12,8 +12,8 @@ Policies go by the names that frameworks give them. What each keeps:
   together what stands around its core.
   `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) computes the first N of a part's layers again to their
   end, a plan's `whole` of the decoder's `recomputed`; other models all layers where N are half of a part's or more, else none.
-- fms-fsdp (`fms_fsdp/policies/ac_handler.py`, `selective_checkpointing`): a fraction of the blocks, evenly spread, computes all again
-  (`1/2`), which is as many counted layers.
+- fms-fsdp (`fms_fsdp/policies/ac_handler.py`, `selective_checkpointing`): a fraction of the blocks, evenly spread, computes all
+  again (`1/2`), which is as many counted layers.
 - `save:a+b` and `offload:a+b` keep only these.
 """
 

@@ -26,11 +26,14 @@ RELATED = {
     "litgpt": "pytorch-fsdp", "apex": "apex",
 }  # fmt: skip
 PYTORCH = (
-    "torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow", "torchrec", "axolotl",
+    "torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow", "torchrec",
+    "axolotl",
 )  # fmt: skip
 SUBMISSIONS = "mlperf"
 """Vendors' submissions to MLPerf, whose software goes by the model."""
-_VENDORS = frozenset({"nvidia", "google", "meta", "aws", "amd", "ibm", "microsoft", "databricks", "mosaicml", "mosaic", "intel"})
+_VENDORS = frozenset(
+    {"nvidia", "google", "meta", "aws", "amd", "ibm", "microsoft", "databricks", "mosaicml", "mosaic", "intel"}
+)
 _SAME = {
     "megatron-lm": "megatron", "mcore": "megatron-core", "megatron-core": "megatron-core", "nemo-framework": "nemo",
     "nemo-megatron": "nemo", "transformers": "huggingface", "hf": "huggingface", "hf-trainer": "huggingface",

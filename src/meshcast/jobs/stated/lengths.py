@@ -1,9 +1,10 @@
 """Sequences that are shorter than they are told: texts that are not filled up, or several of which make up one.
 
-An encoder that leaves out what only fills sequences up (`unpad`), or that puts several texts into one sequence (`packed`), computes
-as many tokens as texts have. Of the Wikipedia texts that BERT and MLPerf's BERT are trained on half of the tokens of sequences of 512
-are padding (Krell, Kosec, Perez and Fitzgibbon 2021, arXiv 2107.02027, abstract and section 1; MLPerf's packed submissions have
-two texts a sequence, `PACKING_FACTOR=2` of config_DGXH100_434x8x2x1_pack.sh in mlcommons/training_results_v3.1).
+An encoder that leaves out what only fills sequences up (`unpad`), or that puts several texts into one sequence (`packed`),
+computes as many tokens as texts have. Of the Wikipedia texts that BERT and MLPerf's BERT are trained on half of the tokens of
+sequences of 512 are padding (Krell, Kosec, Perez and Fitzgibbon 2021, arXiv 2107.02027, abstract and section 1; MLPerf's packed
+submissions have two texts a sequence, `PACKING_FACTOR=2` of config_DGXH100_434x8x2x1_pack_clipafter.sh in
+mlcommons/training_results_v3.1).
 """
 
 from __future__ import annotations

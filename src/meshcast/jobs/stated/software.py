@@ -22,6 +22,10 @@ _OLD_MEGATRON = 2022  # the last year of kernels written by hand, and of attenti
 ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "plain"}
 _ANYWHERE = ("xla", "maxtext")  # stacks of compilers for any device
 _IMAGES_OF_MXNET = ("resnet", "volumes")
+# Parameters of a bucket: `bucket_size` of megatron/core/distributed/distributed_data_parallel_config.py, by data-parallel ranks.
+_BUCKET, _BUCKET_OF_A_RANK = 40_000_000, 1_000_000
+_HALF = 2  # bytes of a gradient in half precision
+_MEGATRONS = ("megatron", "nemo")
 _SPLIT = ("tp", "pp", "cp")
 _FUSED_ON_GPUS = ("paxml", "praxis")
 _FUSED_SINCE = 2024
@@ -58,7 +62,9 @@ def _fuses_attention(run: StatedRun, device: Device) -> bool:
     (`rosetta/rosetta/projects/pax/README.md` of NVIDIA/JAX-Toolbox in May 2024).
     """
     year = run.software_year
-    return canonical(run.framework) in _FUSED_ON_GPUS and device.kind == "gpu" and (year is None or year >= _FUSED_SINCE)
+    return (
+        canonical(run.framework) in _FUSED_ON_GPUS and device.kind == "gpu" and (year is None or year >= _FUSED_SINCE)
+    )
 
 
 def _graphed(host: HostCosts, *, whole: bool) -> HostCosts:
@@ -140,14 +146,18 @@ def _usual(run: StatedRun, device: Device, found: Findings, model: RunModel | No
     return name
 
 
-def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None) -> str:
+def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None, *, planned: bool = True) -> str:
     """The stack's rewrites, and those that the run adds or takes away; its own where it names them.
 
-    What is taken for granted goes to `found`, where that is given.
+    What is taken for granted goes to `found`, where that is given. Megatron's own models are `planned`; others that its
+    DistributedDataParallel trains have their gradients reduced in its buckets beside the backward pass.
     """
     if run.overlap is not None:
         return run.overlap
     rewrites = [each for each in stack.overlap.split(",") if each]
+    if not planned and stack.framework in _MEGATRONS and not any(each.startswith("buckets") for each in rewrites):
+        ranks = run.degree("dp") * run.degree("fsdp")
+        rewrites += [f"buckets={_HALF * max(_BUCKET, _BUCKET_OF_A_RANK * ranks)}B", "late-reductions"]
     # Megatron's `moe_token_dispatcher_type` is `alltoall` and its `moe_flex_dispatcher_backend` none unless a recipe sets them.
     if "one-copy" in rewrites and run.degree("ep") > 1 and run.extra.values.get("dispatcher", "") not in _ONE_COPY:
         if found is not None:

@@ -151,7 +151,7 @@ def run_target(run: StatedRun) -> RunTarget:
         devices=devices,
         hardware_class=system.hardware_class if system else UNKNOWN,
         stack=stack,
-        overlap=overlap_of(run, stack, found) if stack else "",
+        overlap=overlap_of(run, stack, found, planned=model is None or model.planned) if stack else "",
         recomputation_told=bool(run.recompute),
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),

@@ -27,15 +27,19 @@ READ_WORDS = frozenset(
     }
 )  # fmt: skip
 """Words that rules read."""
+# Values that are whole numbers.
+_WHOLE = frozenset(
+    {"lora_rank", "mtp", "dense_layers", "etp", "q_lora", "kv_lora", "qk_nope", "qk_rope", "v", "mean_seq", "hots"}
+)
 # Those that say what other cells say, or what programs and stacks are like without a word.
-_WHOLE = frozenset({"lora_rank", "mtp", "dense_layers", "etp", "q_lora", "kv_lora", "qk_nope", "qk_rope", "v", "mean_seq", "hots"})
 _TOLD_VALUES = (
     r"compute|scan_layers|grad_accum\w*|gradient_accumulation\w*|per_device_batch|local_batch|micro_batch\w*|routing|router|recipe|"
-    r"num_vocab_tiling|masked_positions|(?:ici|dcn)_\w+|moe_permute_fusion|epochs|steps|seed|bucket_cap_mb"
+    r"num_vocab_tiling|criteo fl|masked_positions|(?:ici|dcn)_\w+|moe_permute_fusion|epochs|steps|seed|bucket_cap_mb"
 )
 _TOLD_WORDS = (
-    r"nhwc|v1\.5|images? \d+(?: ?x ?\d+)?|(?:learned|rotary) positions|rotary|rope|(?:no )?biases|multi-query|grouped-query|dropping|"
-    r"megablox|one-hot|multi-hot|tp_comm_overlap|horovod|xla|fused[_ -].*|swiglu|geglu|cross entropy|loss_parallel|sgd momentum|real input pipeline|"
+    r"nhwc|.*fp8 on linears.*|v1\.5|images? \d+(?: ?x ?\d+)?|(?:learned|rotary) positions|rotary|rope|(?:no )?biases|multi-query|dropping|"
+    r"grouped-query|megablox|one-hot|multi-hot|tp_comm_overlap|horovod|xla|fused[_ -].*|swiglu|geglu|cross entropy|loss_parallel|"
+    r"sgd momentum|real input pipeline|"
     r"synthetic data|dot interaction|\d+ tables(?: x \d+)?|(?:bottom|top) \d+(?:-\d+)+|tables split over devices|all-to-all|"
     r"[\d.,]+ gb\b.*|one device|moe on every \d+\w\w layer|layer_norm|rmsnorm|dense_seq_output|exchange_padding|pad_fmha|"
     r"use_transformer_engine\d?|.*hlo_runner.*|forced-balanced|distributed_optimizer|overlap_grad_reduce|overlap_param_gather"
@@ -67,7 +71,11 @@ def understood(extra: Extras) -> Iterator[str]:
 def _unknown(extra: Extras) -> list[str]:
     names = [name for name in extra.values if name not in READ_VALUES and not re.fullmatch(_TOLD_VALUES, name)]
     names += [name for name in extra.values if name in _WHOLE and extra.whole(name) is None]
-    names += ["capacity_factor"] if "capacity_factor" in extra.values and extra.number("capacity_factor") is None else []
+    names += (
+        ["capacity_factor"] if "capacity_factor" in extra.values and extra.number("capacity_factor") is None else []
+    )
     names += ["window"] if "window" in extra.values and extra.window is None else []
-    words = [word for word in sorted(extra.words) if word not in READ_WORDS and not re.fullmatch(_TOLD_WORDS, word)]
+    words = [
+        word for word in sorted(extra.words) if word not in READ_WORDS and not re.fullmatch(_TOLD_WORDS, word.strip())
+    ]
     return names + words

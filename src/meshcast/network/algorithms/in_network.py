@@ -49,8 +49,8 @@ def adding(problem: Problem, at: LevelSpread, *, share: float = 1.0) -> StageWor
 def in_network(problem: Problem) -> CollectivePlan | None:
     """Switches add at every level: NVLS inside, SHARP across.
 
-    Where those across are asked to and links inside a host cannot, each of its devices owns a part of the host's sum: rings inside
-    (NCCL's CollNet algorithms).
+    Where those across are asked to and links inside a host cannot, each of its devices owns a part of the host's sum: rings
+    inside (NCCL's CollNet algorithms).
     """
     if problem.kind not in _KINDS or problem.protocol not in ("", "Simple"):
         return None

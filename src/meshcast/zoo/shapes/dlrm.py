@@ -52,8 +52,8 @@ SHAPES = {
         ),
         summary="DLRM of MLPerf's size: 26 tables, 204M rows",
     ),
-    # MLPerf's from v3.0 on (mlcommons/training, recommendation_v2/torchrec_dlrm/README.MD): the same tables, 214 indices of a sample
-    # in all 26, three cross layers of rank 512.
+    # MLPerf's from v3.0 on (mlcommons/training, recommendation_v2/torchrec_dlrm/README.MD): the same tables, 214 indices of a
+    # sample in all 26, three cross layers of rank 512.
     "dlrm-dcnv2": Shape(
         config=DlrmConfig(
             tables=26, rows=7_853_056, dim=128, hots=8, bottom=(512, 256, 128), top=(1024, 1024, 512, 256, 1), crosses=3

@@ -37,8 +37,8 @@ _TOLD_VALUES = (
     r"num_vocab_tiling|criteo fl|masked_positions|(?:ici|dcn)_\w+|moe_permute_fusion|epochs|steps|seed|bucket_cap_mb"
 )
 _TOLD_WORDS = (
-    r"nhwc|.*fp8 on linears.*|v1\.5|images? \d+(?: ?x ?\d+)?|(?:learned|rotary) positions|rotary|rope|(?:no )?biases|multi-query|dropping|"
-    r"grouped-query|megablox|one-hot|multi-hot|tp_comm_overlap|horovod|xla|fused[_ -].*|swiglu|geglu|cross entropy|loss_parallel|"
+    r"nhwc|.*fp8 on linears.*|v1\.5|images? \d+(?: ?x ?\d+)?|(?:learned|rotary) positions|rotary|rope|"
+    r"(?:no )?biases|multi-query|dropping|grouped-query|megablox|one-hot|multi-hot|tp_comm_overlap|horovod|xla|fused[_ -].*|swiglu|geglu|cross entropy|loss_parallel|"
     r"sgd momentum|real input pipeline|"
     r"synthetic data|dot interaction|\d+ tables(?: x \d+)?|(?:bottom|top) \d+(?:-\d+)+|tables split over devices|all-to-all|"
     r"[\d.,]+ gb\b.*|one device|moe on every \d+\w\w layer|layer_norm|rmsnorm|dense_seq_output|exchange_padding|pad_fmha|"

@@ -37,12 +37,12 @@ _TOLD_VALUES = (
     r"num_vocab_tiling|criteo fl|masked_positions|(?:ici|dcn)_\w+|moe_permute_fusion|epochs|steps|seed|bucket_cap_mb"
 )
 _TOLD_WORDS = (
-    r"nhwc|.*fp8 on linears.*|v1\.5|images? \d+(?: ?x ?\d+)?|(?:learned|rotary) positions|rotary|rope|"
-    r"(?:no )?biases|multi-query|dropping|grouped-query|megablox|one-hot|multi-hot|tp_comm_overlap|horovod|xla|fused[_ -].*|swiglu|geglu|cross entropy|loss_parallel|"
-    r"sgd momentum|real input pipeline|"
-    r"synthetic data|dot interaction|\d+ tables(?: x \d+)?|(?:bottom|top) \d+(?:-\d+)+|tables split over devices|all-to-all|"
-    r"[\d.,]+ gb\b.*|one device|moe on every \d+\w\w layer|layer_norm|rmsnorm|dense_seq_output|exchange_padding|pad_fmha|"
-    r"use_transformer_engine\d?|.*hlo_runner.*|forced-balanced|distributed_optimizer|overlap_grad_reduce|overlap_param_gather"
+    r"nhwc|v1\.5|images? \d+(?: ?x ?\d+)?|(?:learned|rotary) positions|rotary|rope|(?:no )?biases|multi-query|grouped-query|"
+    r"dropping|megablox|one-hot|multi-hot|tp_comm_overlap|horovod|xla|fused[_ -].*|swiglu|geglu|cross entropy|loss_parallel|"
+    r"sgd momentum|real input pipeline|synthetic data|dot interaction|\d+ tables(?: x \d+)?|(?:bottom|top) \d+(?:-\d+)+|"
+    r"tables split over devices|all-to-all|[\d.,]+ gb\b.*|one device|moe on every \d+\w\w layer|layer_norm|rmsnorm|"
+    r"dense_seq_output|exchange_padding|pad_fmha|use_transformer_engine\d?|.*hlo_runner.*|forced-balanced|.*fp8 on linears.*|"
+    r"distributed_optimizer|overlap_grad_reduce|overlap_param_gather"
 )
 
 

@@ -178,3 +178,19 @@ def test_hosts_that_no_product_has_are_told() -> None:
     odd = StatedRun(device="h100-sxm", devices=9, model="llama3-8b", devices_per_host=3)
     assert assumed(target(**{"device": odd.device, "devices": 9, "devices_per_host": 3}), "hosts of 3 devices")
     assert not assumed(target(devices_per_host=4), "hosts of")
+
+
+def test_switches_between_hosts_add_where_a_run_says_so() -> None:
+    many: dict[str, Any] = {**TEXTS, "devices": 64, "counts": {"gbs": 384, "seq": 512}, "degrees": {"dp": 64}}
+    asked = [
+        target(**many, scale_out=fabric, extra=extra).on
+        for fabric, extra in (("infiniband-ndr", ""), ("infiniband-ndr", "sharp"), ("roce", "sharp"))
+    ]
+    assert [each is not None and each.levels[-1].in_network_asked for each in asked] == [False, True, False]
+    assert assumed(target(**many, scale_out="roce", extra="sharp"), "do not add")
+
+
+def test_a_recommender_with_cross_layers_is_no_other_one() -> None:
+    found = target(**{**IMAGES, "model": "dlrm-dcnv2", "counts": {"gbs": 65536}, "mbs": 8192.0})
+    assert found.model is not None
+    assert (found.model.name, found.model.config.crosses) == ("dlrm-dcnv2", 3)

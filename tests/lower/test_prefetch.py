@@ -8,7 +8,7 @@ import pytest
 
 from meshcast import Options, prepare
 from meshcast.lower import Kernel, LoopStep, Schedule
-from meshcast.lower.prefetch import with_prefetching
+from meshcast.lower.prefetch import with_late_reductions, with_prefetching
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.simulate.memory import peak_memory
 from meshcast.workload.graph import Tensor
@@ -120,6 +120,15 @@ def test_a_reduction_that_the_next_turn_reads_stays() -> None:
     steps = [kernel([X], [30], 3), exchange([30], [31], 2)]
     needed = schedule(steps, [X], [31])
     assert shifted(needed, 4) == layers(needed, 4)
+
+
+def test_gradients_that_no_array_of_the_loop_holds_are_reduced_beside_the_next_turn() -> None:
+    """Layers that are arrays of their own: nothing but the optimizer reads what a bucket gives."""
+    steps = [kernel([X], [30], 5), kernel([30], [GRADIENT], 0), exchange([GRADIENT], [REDUCED], 3, kind="all_reduce")]
+    before = layers(schedule(steps, [X], [30]), 8)
+    assert run(before).duration == 8 * (5 + 3)
+    assert with_prefetching(before, values()) == before
+    assert run(with_late_reductions(before, values())).duration == 8 * 5 + 3
 
 
 def test_a_single_turn_stays() -> None:

@@ -29,6 +29,7 @@ class NetworkLevel:
         link_bandwidth: bytes/s of one link in one direction.
         latency_s: Time of the first byte over one hop.
         in_network_reduction: Whether the switches can add (NVLink SHARP, SHARP).
+        in_network_asked: Whether software asks switches between hosts to (NCCL's plugin for SHARP), which it does not by itself.
         dims: Largest shape of a torus, or a dragonfly's devices per router, routers per group and groups; empty for
             other topologies.
         oversubscription: Rate that the devices under one leaf of a fat tree can send over what leaves it upwards.
@@ -54,6 +55,7 @@ class NetworkLevel:
     link_bandwidth: float
     latency_s: float
     in_network_reduction: bool = False
+    in_network_asked: bool = False
     dims: tuple[int, ...] = ()
     link: LinkTechnology = TEXTBOOK
     oversubscription: float = 1.0

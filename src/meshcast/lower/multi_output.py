@@ -11,7 +11,8 @@ besides its own result. Both kinds need
 - no more operands and results than a kernel may have;
 - no update in place among them, nor a row fusion (Triton's), a product or a library's call, nor a join of up to four arrays, or
   arithmetic on one, whose emitter gives one result (UseConcatenateFusion of hlo_fusion_analysis.cc);
-- of a maker and its reader: that they take no longer in one kernel (`fusion_times_of_kernels`).
+- of a maker and its reader: that they take no longer in one kernel (`fusion_times_of_kernels`);
+- of siblings: that no collective waits for another because of them (`tied_collectives`), which is a rule of ours.
 
 An operand of one element is nothing to share; nor is a value of which each of both reads a part of its own. A single op that is
 no arithmetic (a slice, a concatenation) was never made a fusion, and joins none; but a reader of as many elements as a
@@ -33,6 +34,7 @@ from meshcast.lower.kernel_dependencies import dependencies
 from meshcast.lower.kernel_flags import short_name
 from meshcast.lower.rewriting import LAID_OUT_ANEW
 from meshcast.lower.step_order import StepOrder
+from meshcast.lower.tied_collectives import TiedCollectives
 from meshcast.workload import Reduction, Tensor
 
 MAX_REDUCTIONS = 8
@@ -107,6 +109,7 @@ class _OutputMerging:
         self._kept = frozenset(outputs)
         self._sums: dict[int, int] = {}  # how many reductions a kernel has that was asked about
         self._order: StepOrder | None = None
+        self._ties = TiedCollectives(steps)
         self._readers: dict[int, list[int]] = {}  # value -> steps that read it, in order
         for index, step in enumerate(steps):
             for value in dict.fromkeys(step.reads):
@@ -163,6 +166,7 @@ class _OutputMerging:
                 if (
                     self._fit(host, guest)
                     and not self._read_parts(host, guest, value)
+                    and not self._ties.ties(host, guest)
                     and not self._connected(host, guest)
                 ):
                     self._merge(host, guest)
@@ -296,6 +300,7 @@ class _OutputMerging:
         if unread:
             whole = without_results(whole, unread, self._tensors)
         self._order.merge(host, guest)
+        self._ties.merge(host, guest)
         self._parts[host] = [*self._parts_of(host), *self._parts_of(guest)]
         self._steps[host], self._steps[guest] = whole, None
         self._sums.pop(host, None)

@@ -18,7 +18,7 @@ from meshcast.lower.narrow_attention import with_narrow_attention
 from meshcast.lower.narrow_gathers import with_narrow_gathers
 from meshcast.lower.offload import with_offloaded_stacks
 from meshcast.lower.overlap_choices import Overlap
-from meshcast.lower.prefetch import with_prefetching
+from meshcast.lower.prefetch import with_late_reductions, with_prefetching
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.single_copies import with_single_copies
 from meshcast.lower.turned_images import with_turned_images
@@ -117,6 +117,11 @@ def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
             overlap.bucket_bytes > 0,
             lambda before: with_buckets(before, overlap.bucket_bytes),
             "buckets change nothing: no two collectives of one kind, group and type fit into one",
+        ),
+        (
+            overlap.late_reductions,
+            lambda before: with_late_reductions(before, values),
+            "late-reductions changes nothing: no loop reduces what nothing of its turns reads",
         ),
         (
             overlap.offload,

@@ -24,6 +24,8 @@ class Overlap:
     Attributes:
         bucket_bytes: Collectives of one kind and group are joined up to so many bytes; 0 joins none.
         prefetch: Whether loops gather what their next turn needs, and reduce what the last one left, beside this one.
+        late_reductions: Whether loops reduce what the last turn left beside this one, and gather as the program says: gradients
+            of layers that nothing but the optimizer waits for.
         gathers: All-gathers whose results may wait for their first use at once (the scheduler's, not a rewrite);
             0 for any number.
         async_tp: Whether products with an all-gather before or a reduce-scatter behind them are cut into parts that run
@@ -48,6 +50,7 @@ class Overlap:
 
     bucket_bytes: int = 0
     prefetch: bool = False
+    late_reductions: bool = False
     gathers: int = 0
     async_tp: bool = False
     one_copy: bool = False
@@ -142,6 +145,9 @@ OVERLAP_CHOICES = (
         name="buckets", field="bucket_bytes", read=_size, value="={}B", example="=25MiB", help="small collectives together"
     ),
     OverlapChoice(name="prefetch", field="prefetch", read=_flag, help="a loop gathers the next turn's weights"),
+    OverlapChoice(
+        name="late-reductions", field="late_reductions", read=_flag, help="a loop reduces the last turn's gradients",
+    ),
     OverlapChoice(name="gathers", field="gathers", read=_count, value="={}", example="=N", help="at most N waiting for use"),
     OverlapChoice(name="async-tp", field="async_tp", read=_flag, help="products in parts beside their exchange"),
     OverlapChoice(name="one-copy", field="one_copy", read=_flag, help="a token to each host once"),

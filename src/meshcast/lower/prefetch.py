@@ -38,6 +38,24 @@ def with_prefetching(schedule: Schedule, values: ValueTypes) -> Schedule:
     return replace(schedule, steps=tuple(steps))
 
 
+def with_late_reductions(schedule: Schedule, values: ValueTypes) -> Schedule:
+    """The schedule with the tails of its loops shifted alone, those too whose results no array of the loop holds.
+
+    PyTorch's DistributedDataParallel reduces a layer's bucket beside the backward pass of the layers before it (Li 2020, section
+    3.2.3); where layers are arrays of their own (`lower.separate_layers`) a reduction's result is read by the optimizer alone.
+    """
+    steps: list[Step] = []
+    for step in schedule.steps:
+        if isinstance(step, LoopStep):
+            inner = replace(step, body=with_late_reductions(step.body, values))
+            steps += shift_tails(inner, values, stored=False)
+        elif isinstance(step, BranchStep):
+            steps.append(replace(step, bodies=tuple(with_late_reductions(body, values) for body in step.bodies)))
+        else:
+            steps.append(step)
+    return replace(schedule, steps=tuple(steps))
+
+
 def shift_heads(loop: LoopStep, values: ValueTypes) -> list[Step]:
     """H_0, then n - 1 turns of [H_(i+1) M_i], then M_(n-1); the loop alone where it has no head."""
     body = loop.body
@@ -89,10 +107,10 @@ def shift_heads(loop: LoopStep, values: ValueTypes) -> list[Step]:
     ]
 
 
-def shift_tails(loop: LoopStep, values: ValueTypes) -> list[Step]:
+def shift_tails(loop: LoopStep, values: ValueTypes, *, stored: bool = True) -> list[Step]:
     """M_0, then n - 1 turns of [T_(i-1) M_i], then T_(n-1); the loop alone where it has no tail."""
     body = loop.body
-    tail = tail_steps(body)
+    tail = tail_steps(body, stored=stored)
     if not tail or loop.trips < 2 or not _plain(body):
         return [loop]
     last = [step for index, step in enumerate(body.steps) if index in tail]
@@ -157,8 +175,13 @@ def _head(body: Schedule, values: ValueTypes) -> tuple[set[int], set[int]]:
     return head, turning
 
 
-def tail_steps(body: Schedule) -> set[int]:
-    """The tail of a loop's body: reductions that only go where nothing else reads, and the steps that put them there."""
+def tail_steps(body: Schedule, *, stored: bool = True) -> set[int]:
+    """The tail of a loop's body: reductions that only go where nothing else reads, and the steps that put them there.
+
+    Args:
+        body: Of the loop.
+        stored: Whether only those count whose results the loop hands on; else also those that nothing of the loop reads.
+    """
     before = dependencies(body.steps)
     after: list[set[int]] = [set() for _ in before]
     for index, waits in enumerate(before):
@@ -173,7 +196,9 @@ def tail_steps(body: Schedule) -> set[int]:
         steps = [body.steps[i] for i in followers]
         stores = {body.inputs[position[v]] for v in _written(steps) if v in position}
         others = [s for i, s in enumerate(body.steps) if i not in followers]
-        if stores and stores.isdisjoint(_read(others)) and stores.isdisjoint(set(body.outputs)):
+        if not stores and stored:
+            continue
+        if stores.isdisjoint(_read(others)) and stores.isdisjoint(set(body.outputs)):
             tail |= followers
     return tail
 

@@ -63,7 +63,8 @@ def weights(config: DlrmConfig, placement: Placement = "table", devices: int = 1
     16 bytes (DeepLearningExamples, PyTorch/Recommendation/DLRM, dlrm/nn/interactions.py).
     """
     features = config.tables + 1
-    read = config.dim + features * (features - 1) // 2
+    crossed = features * config.dim
+    read = crossed if config.crosses else config.dim + features * (features - 1) // 2
     widths = {
         "bottom": (config.dense, *config.bottom),
         "top": (-(-read // align) * align, *config.top),
@@ -72,6 +73,15 @@ def weights(config: DlrmConfig, placement: Placement = "table", devices: int = 1
         name: [{"kernel": ShardedWeight(pair), "bias": ShardedWeight(pair[1:])} for pair in pairwise(sizes)]
         for name, sizes in widths.items()
     }
+    if config.crosses:
+        dense["cross"] = [
+            {
+                "down": ShardedWeight((crossed, config.cross_rank)),
+                "kernel": ShardedWeight((config.cross_rank, crossed)),
+                "bias": ShardedWeight((crossed,)),
+            }
+            for _ in range(config.crosses)
+        ]
     stored = {"table": ("data", None, None), "row": (None, "data", None)}[placement]
     return {"dense": dense, "tables": ShardedWeight((*slots(config, placement, devices), config.dim), stored)}
 
@@ -90,6 +100,15 @@ def interact(dense: jax.Array, pooled: jax.Array) -> jax.Array:
     products = jnp.einsum("bid,bjd->bij", features, features)
     rows, columns = jnp.tril_indices(features.shape[1], k=-1)
     return jnp.concatenate([dense, products[:, rows, columns]], axis=1)
+
+
+def cross(dense: jax.Array, pooled: jax.Array, layers: list[dict[str, jax.Array]]) -> jax.Array:
+    """All features behind each other, x0, in cross layers of low rank: `x <- x0 * (U V x + b) + x` (DCN V2, section 3.4)."""
+    first = jnp.concatenate([dense[:, None], pooled], axis=1).reshape(dense.shape[0], -1)
+    x = first
+    for layer in layers:
+        x = first * (x @ layer["down"] @ layer["kernel"] + layer["bias"]) + x
+    return x
 
 
 def pool(tables: jax.Array, indices: jax.Array) -> jax.Array:
@@ -174,7 +193,7 @@ def train_step(
 
     def loss(dense: Any, pooled: jax.Array, batch: Any) -> jax.Array:
         bottom = mlp(batch["dense"], dense["bottom"], last=jax.nn.relu)
-        read = interact(bottom, pooled)
+        read = cross(bottom, pooled, dense["cross"]) if config.crosses else interact(bottom, pooled)
         unused = dense["top"][0]["kernel"].shape[0] - read.shape[1]
         read = jnp.pad(read, ((0, 0), (0, unused))) if unused else read
         click = mlp(read, dense["top"], last=partial(jnp.squeeze, axis=-1))

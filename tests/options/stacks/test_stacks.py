@@ -300,7 +300,9 @@ def test_tpus_have_no_eager_framework() -> None:
 def test_stacks_of_one_framework_are_known_by_what_their_files_say(tmp_path: Path) -> None:
     assert all(load_stack(name).framework for name in stack_names())
     (said,) = assumed_kernels("torch:model", None)
-    assert "--stack pytorch-ddp or pytorch-eager or pytorch-fsdp (eager) or pytorch-compile assumes those" in said
+    assert (
+        "--stack pytorch-ddp or pytorch-eager or pytorch-fsdp (eager) or apex or pytorch-compile assumes those" in said
+    )
     file = tmp_path / "fork.toml"
     file.write_text('schema = "meshcast.stack/1"\nname = "fork"\ntitle = "Ours"\nbase = "pytorch-fsdp"\n')
     options = with_stack(Options(on="h200", settings={"layers": "1", "batch": "1", "seq": "64"}, levers=False), file)

@@ -12,6 +12,8 @@ Policies go by the names that frameworks give them. What each keeps:
   together what stands around its core.
   `full:N-layers` (`--recompute-num-layers`, of each part of a pipeline) computes the first N of a part's layers again to their
   end, a plan's `whole` of the decoder's `recomputed`; other models all layers where N are half of a part's or more, else none.
+- fms-fsdp (`fms_fsdp/policies/ac_handler.py`, `selective_checkpointing`): a fraction of the blocks, evenly spread, computes all
+  again (`1/2`), which is as many counted layers.
 - `save:a+b` and `offload:a+b` keep only these.
 """
 
@@ -44,6 +46,7 @@ _POLICIES = (
     (r"full|nothing", "full", ""),
 )  # fmt: skip
 _COUNTED = r"(\d+)-layers?"
+_FRACTION = r"(\d+)/(\d+)"
 _HEADS = {"q", "k", "v", "qkv", "query_proj", "key_proj", "value_proj"}
 _RESULTS = {"context", "attention_out"}  # of attention's core
 _AROUND = {"out_proj"}
@@ -52,10 +55,8 @@ _FEED_FORWARD = {"mlpwi", "mlpwi_0", "mlpwi_1", "mlpwo", "mlp"}
 
 def recomputed_layers(run: StatedRun) -> int:
     """Layers of each part of a pipeline that are computed again, where others of it are not (`full:N-layers`); else 0."""
-    kind, _, named = run.recompute.partition(":")
-    counted = re.fullmatch(_COUNTED, named) if kind == "full" else None
-    part = run.counts.get("layers", 0) / (run.degree("pp") * run.degree("vp"))
-    return int(counted[1]) if counted and int(counted[1]) < part else 0
+    counted = _counted(run)
+    return counted if counted is not None and counted < _layers_of_a_part(run) else 0
 
 
 def activations_of(run: StatedRun, stack: Stack, found: Findings, *, in_part: bool = False) -> Choice:
@@ -64,15 +65,17 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings, *, in_part: bo
     if not run.recompute:
         found.assumes(f"recomputation {stack.recomputation}, as {stack.name} has it")
         return {"remat": stack.remat}
-    if kind == "full" and (counted := re.fullmatch(_COUNTED, named)):
-        if in_part:
+    if (counted := _counted(run)) is not None:
+        if in_part or counted >= _layers_of_a_part(run) > 0:
             return {"remat": stack.full}
-        most = _most(int(counted[1]), run)
+        most = _most(counted, run)
         found.assumes(f"recompute {run.recompute!r} is taken as {most}, of all layers: what most layers of a stage do")
         return {"remat": stack.full if most == "full" else most}
     if kind in ("none", "full"):
+        if named:
+            found.assumes(f"recompute {run.recompute!r} is taken as {kind}, of all layers")
         return {"remat": stack.full if kind == "full" else kind}
-    if kind == "selective":
+    if kind == "selective" and not named:
         return {"remat": "selective"}
     if kind == "offload":
         if run.degree("pp") > 1:
@@ -81,7 +84,7 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings, *, in_part: bo
         return {**_kept(named, run, stack, found), "offload": "activations"}
     if kind == "policy" and named.startswith("save:"):
         return _kept(named.removeprefix("save:"), run, stack, found)
-    if kind == "policy":
+    if kind in ("policy", "selective"):
         for pattern, word, granted in _POLICIES:
             if re.search(pattern, named):
                 if word == _WITH_CONTEXT:
@@ -91,8 +94,26 @@ def activations_of(run: StatedRun, stack: Stack, found: Findings, *, in_part: bo
                     found.assumes(f"recompute {run.recompute!r} is taken as {word}: {granted}")
                 at_host = "offload" in named and run.degree("pp") == 1
                 return {"remat": word, "offload": "activations"} if at_host else {"remat": word}
+    if kind == "selective":
+        found.assumes(f"recompute {run.recompute!r} is taken as selective: {named} is no part of a layer that is known")
+        return {"remat": "selective"}
     found.assumes(f"recompute {run.recompute!r} is no policy that is known: {stack.remat}, as {stack.name} has it")
     return {"remat": stack.remat}
+
+
+def _counted(run: StatedRun) -> int | None:
+    """Layers of a part of a pipeline that are computed again, where their number or a fraction is told; else None."""
+    kind, _, named = run.recompute.partition(":")
+    if kind == "full" and (counted := re.fullmatch(_COUNTED, named)):
+        return int(counted[1])
+    if kind in ("policy", "full", "selective") and (fraction := re.fullmatch(_FRACTION, named)):
+        whole = int(fraction[2])
+        return round(_layers_of_a_part(run) * min(int(fraction[1]), whole) / whole) if whole else None
+    return None
+
+
+def _layers_of_a_part(run: StatedRun) -> float:
+    return run.counts.get("layers", 0) / (run.degree("pp") * run.degree("vp"))
 
 
 def _with_context(run: StatedRun, stack: Stack) -> str:
@@ -109,20 +130,21 @@ def _is_fused(run: StatedRun, stack: Stack) -> bool:
 
 def _most(recomputed: int, run: StatedRun) -> Literal["full", "none"]:
     """What most layers of a part do, of which so many are computed again; all of them where the layers are not told."""
-    layers = run.counts.get("layers", 0) / (run.degree("pp") * run.degree("vp"))
-    return "full" if 2 * recomputed >= layers else "none"
+    return "full" if 2 * recomputed >= _layers_of_a_part(run) else "none"
 
 
 def known_recomputation(text: str) -> bool:
     """Whether a text is one that `activations_of` has a rule for, and not only the stack's habit."""
     kind, _, named = text.partition(":")
+    if kind in ("policy", "full", "selective") and re.fullmatch(_FRACTION, named):
+        return True
     if kind == "full":
         return not named or re.fullmatch(_COUNTED, named) is not None
-    if kind in ("none", "selective"):
-        return not named
+    if kind == "none" or not named:
+        return kind in ("none", "selective") and not named
     if kind == "offload":
         return bool(named)
-    if kind != "policy":
+    if kind not in ("policy", "selective"):
         return False
     saved = named.removeprefix("save:")
     return bool(saved) if named != saved else any(re.search(pattern, named) for pattern, _, _ in _POLICIES)

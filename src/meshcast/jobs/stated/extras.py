@@ -76,6 +76,12 @@ class Extras:
         return "cuda_graph" in self.values or bool({"cuda_graphs", "cuda_graph"} & self.words)
 
     @property
+    def whole_graph(self) -> bool:
+        """Whether one CUDA graph holds a whole step."""
+        said = self.values.get("cuda_graph", "") + "".join(self.words)
+        return "full-iteration" in said.replace("_", "-")
+
+    @property
     def replayed(self) -> bool:
         """Whether XLA's `hlo_runner` ran an exported program, whose arguments nobody gave values."""
         return any("hlo_runner" in word for word in self.words)

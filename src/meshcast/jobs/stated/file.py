@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from meshcast.base import nearest
 from meshcast.hardware import Document, Reader, read_document
 from meshcast.jobs.stated.activations import known_recomputation
 from meshcast.jobs.stated.extras import Extras
+from meshcast.jobs.stated.frameworks import canonical, known_names
 from meshcast.jobs.stated.run import BATCH, DEGREES, SHAPE_FLAGS, SIZES, SOFTWARE_FLAGS, StatedRun
-from meshcast.jobs.stated.software import ATTENTION, frameworks
+from meshcast.jobs.stated.software import ATTENTION
 from meshcast.jobs.stated.systems import FABRICS, SCALE_UPS
+from meshcast.jobs.stated.vocabulary import nearest_item, not_understood, understood
 
 SCHEMA = "meshcast.job/1"
 EVERY_KEY = "docs/runs.md has every key, and what it takes"
@@ -83,6 +85,7 @@ def read_job(path: Path) -> tuple[StatedRun, Document]:
         extra=Extras.read("; ".join(read.texts("model", "extra"))),
     )
     _check(run, read)
+    _check_extra(run, read)
     read.finish(fix=EVERY_KEY)
     return run, document
 
@@ -95,6 +98,8 @@ def job_text(run: StatedRun, *, name: str = "", notes: tuple[str, ...] = ()) -> 
         name: What it is called.
         notes: Lines in front, as comments.
     """
+    unknown = not_understood(run.extra)
+    notes = (*notes, f"not understood, and left out: {', '.join(unknown)}") if unknown else notes
     lines = [*(f"# {' '.join(note.split())}" for note in notes), f"schema = {_toml(SCHEMA)}"]
     lines += [f"name = {_toml(name)}"] if name else []
     for table, names in _TABLES.items():
@@ -150,12 +155,12 @@ def _check(run: StatedRun, read: _JobReader) -> None:
         read.reject(key_of("stack"), "software.stack: framework says it already; give one of them")
     known: Mapping[str, tuple[str, ...]] = {
         "attention": tuple(ATTENTION),
-        "framework": frameworks(),
+        "framework": tuple(sorted(known_names())),
         "scale_up": SCALE_UPS,
         "scale_out": FABRICS,
     }
     for name, words in known.items():
-        said = str(getattr(run, name))
+        said = canonical(run.framework) if name == "framework" else str(getattr(run, name))
         first = re.split(r"[-_ ]", said)[0] if name in ("scale_up", "scale_out") else said
         first = first.rstrip("0123456789") if name == "scale_up" else first
         if first and first not in words:
@@ -166,6 +171,11 @@ def _check(run: StatedRun, read: _JobReader) -> None:
         read.reject(key_of("recompute"), f"plan.recompute: nothing is known as {run.recompute!r}, {hint}")
 
 
+def _check_extra(run: StatedRun, read: _JobReader) -> None:
+    for item in not_understood(run.extra):
+        read.reject(key_of("extra"), f"model.extra: nothing is known as {item!r}, {nearest_item(item)}")
+
+
 def _value(run: StatedRun, name: str) -> object:
     """What a file says of a field; None where it says nothing."""
     for fields in (run.counts, run.degrees, run.flags):
@@ -174,13 +184,9 @@ def _value(run: StatedRun, name: str) -> object:
     if name in (*SIZES, BATCH, *DEGREES, *SHAPE_FLAGS, *SOFTWARE_FLAGS):
         return None
     if name == "extra":
-        return list(_items(run.extra)) or None
+        return list(understood(run.extra)) or None
     value = getattr(run, name)
     return None if value == "" and name != "overlap" else value  # no rewrites at all are something to say
-
-
-def _items(extra: Extras) -> Iterator[str]:
-    yield from (item for each in extra.text.split(";") if (item := each.strip()))
 
 
 def _toml(value: object) -> str:

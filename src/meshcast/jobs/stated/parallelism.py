@@ -46,6 +46,16 @@ _NEAREST = (
 )  # fmt: skip
 
 
+# Words for pipeline schedules, and the plan's. Torch's names have the schedule's class behind them.
+_SCHEDULES = (
+    (r"interleaved.*|.*looped.*|virtual.*", "interleaved"),
+    (r"1f1b.*|pipedream.*|one-forward.*", "1f1b"),
+    (r"gpipe|f-then-b|all-forward.*", "gpipe"),
+    (r"zero-?bubble-?h?1?|zb(?:-?h)?1?|zbh1", "zb-h1"),
+    (r"(?:zero-?bubble-?|zb-?)h?2", "zb-h2"),
+)
+
+
 def plan_text(plan: PlanWords) -> str:
     """The plan as `--plan` takes it; degrees of one are left out."""
     return ",".join(f"{name}={value}" for name, value in plan.items() if name == "dp" or _says_something(name, value))
@@ -218,7 +228,7 @@ def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> 
     if stages == 1:
         return {}
     virtual = run.degree("vp")
-    plan: PlanWords = {"vp": virtual, "schedule": "interleaved" if virtual > 1 else "1f1b"}
+    plan: PlanWords = {"vp": virtual, "schedule": _schedule_word(run, virtual, found)}
     layers, parts = model.config.layers, stages * virtual
     if layers < parts - _ENDS:
         found.lacks(
@@ -231,6 +241,20 @@ def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> 
         plan["layers-per-stage"] = "+".join(map(str, shared_out(layers, parts)))
         found.assumes(f"{layers} layers over {parts} parts: the last and the first ones have fewer")
     return plan
+
+
+def _schedule_word(run: StatedRun, virtual: int, found: Findings) -> str:
+    """The schedule that a run names (`schedule=zero-bubble`), where there is one of that name for so many virtual stages."""
+    usual = "interleaved" if virtual > 1 else "1f1b"
+    told = run.extra.values.get("schedule", "").replace("_", "-")
+    if not told:
+        return usual
+    word = next((word for pattern, word in _SCHEDULES if re.fullmatch(pattern, told.removesuffix("-schedule"))), "")
+    if word and (word == "interleaved") == (virtual > 1):
+        return word
+    if not (word == "1f1b" and virtual > 1):
+        found.assumes(f"schedule {usual}, of vp={virtual}: no schedule {told} is known for that")
+    return usual
 
 
 def _microbatch(

@@ -14,11 +14,13 @@ from typing import Any
 
 from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.latent import LATENT, doubts, is_latent, latent_settings
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
 _DECODER, _EXPERTS, _GPT, _TABLES = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo"
+_CROSSED = "dlrm-dcnv2"
 _ENCODER, _SMALL_ENCODER = "bert-large", "bert-base"
 # Families of BERT's layers, as a part of a model's name between dashes; ALBERT's layers share their weights, ColBERT ranks and
 # BERT4Rec reads items, so that these are none.
@@ -36,6 +38,8 @@ _VOCABULARY_STEP = 128
 _ROW_BYTES = 4  # of a table's number
 _ALIGNED = 8  # columns: `padding_size` of dlrm/nn/interactions.py in NVIDIA/DeepLearningExamples, in any precision
 _ADAPTER_RANK = 16
+# Of general layers, what a run without a word of it has none of.
+_NO_EXPERTS = {"experts": 0, "expert_ffn": 0, "shared_ffn": 0, "dense_layers": 0}
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
@@ -95,6 +99,8 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         settings = _changes(builder, _tables(run, builder, found))
         found.assumes(f"what the top layers read is filled up to a multiple of {_ALIGNED}, as tensor cores want it")
         settings["align"] = _ALIGNED
+        if hots := run.extra.whole("hots"):
+            settings["hots"] = hots
         return RunModel(builder=builder, settings=settings)
     if builder.module in _LANGUAGE and not known:
         lacking = [each for each in _SIZES if each not in run.counts]
@@ -103,6 +109,7 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
             found.lacks(f"the model's {', '.join(lacking)}", of="model")
             return None
         found.assumes(f"{run.model}: layers as in {builder.name}, of the sizes given")
+        doubts(run, found)
     fields = {field.name for field in dataclasses.fields(builder.config)}
     settings = {to: run.counts[of] for of, to in _FIELDS.items() if of in run.counts and to in fields}
     settings |= _filled_vocabulary(run, builder, found) if builder.module in _LANGUAGE else {}
@@ -133,11 +140,15 @@ def _filled_vocabulary(run: StatedRun, builder: Builder, found: Findings) -> dic
 
 def _general(run: StatedRun) -> str | None:
     """The general model of a run's kind; None where its cells describe no model that reads tokens."""
+    if "dcn" in run.model:
+        return _CROSSED
     if run.model.startswith("dlrm"):
         return _TABLES
     parts = re.split(r"[-_ ]", run.model)
     if not _ENCODERS.isdisjoint(parts):
         return _SMALL_ENCODER if "base" in parts else _ENCODER
+    if is_latent(run) and set(_SIZES) & run.counts.keys():
+        return LATENT
     if "experts" in run.counts:
         return _EXPERTS
     if not set(_SIZES) & run.counts.keys():
@@ -165,11 +176,16 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
         settings |= {"window": window[0], "global_every": window[1]}
     if {"attention_sink", "attention_sinks"} & run.extra.words:
         found.assumes("without attention sinks: a score more for each head costs nothing")
-    settings |= _repeated_keys(run, {**sizes, **settings}, found)
+    if latent := latent_settings(run, found):
+        settings |= latent
+    else:
+        settings |= _repeated_keys(run, {**sizes, **settings}, found)
     if again := recomputed_layers(run):
         settings["recomputed"] = again
     if rank := _adapters(run, found):
         settings["lora"] = rank
+    if not known:
+        settings |= _NO_EXPERTS
     if "experts" in run.counts:
         settings |= _expert_settings(run, found)
     if (extra := run.extra.whole("mtp")) and "layers" in run.counts:

@@ -12,20 +12,20 @@ from dataclasses import replace
 from meshcast.base import MeshcastError
 from meshcast.hardware import Device
 from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.frameworks import PYTORCH, RELATED, STACKS, SUBMISSIONS, canonical, known_names, nearest_name
 from meshcast.jobs.stated.run import StatedRun
+from meshcast.jobs.stated.shapes import RunModel
 from meshcast.options import Stack, load_stack, stack_names
+from meshcast.simulate import HostCosts
 
-# Frameworks that are a stack whatever their version, and those that others run like.
-_STACKS = {
-    "megatron-bridge": "nemo", "nemo": "nemo", "megatron-core": "megatron", "maxtext": "maxtext", "llm-foundry": "composer",
-    "composer": "composer", "levanter": "xla", "jax": "xla", "t5x": "xla", "paxml": "xla", "praxis": "xla",
-    "axlearn": "xla", "easylm": "xla", "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp",
-    "megatron-deepspeed": "megatron-deepspeed",
-}  # fmt: skip
-_RELATED = {"meta-internal": "pytorch-fsdp", "mlperf": "nemo"}
-_PYTORCH = ("torchtitan", "pytorch", "fms-fsdp", "deepspeed", "huggingface", "accelerate", "lightning", "tensorflow")
 _OLD_MEGATRON = 2022  # the last year of kernels written by hand, and of attention by products
 ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "plain"}
+_ANYWHERE = ("xla", "maxtext")  # stacks of compilers for any device
+_IMAGES_OF_MXNET = ("resnet", "volumes")
+# Parameters of a bucket: `bucket_size` of megatron/core/distributed/distributed_data_parallel_config.py, by data-parallel ranks.
+_BUCKET, _BUCKET_OF_A_RANK = 40_000_000, 1_000_000
+_HALF = 2  # bytes of a gradient in half precision
+_MEGATRONS = ("megatron", "nemo")
 _SPLIT = ("tp", "pp", "cp")
 _FUSED_ON_GPUS = ("paxml", "praxis")
 _FUSED_SINCE = 2024
@@ -33,10 +33,10 @@ _ONE_COPY = ("deepep", "hybridep", "flex")  # dispatchers that send a token to e
 _ALL_COPIES = "every copy of a token goes to its expert by itself: no dispatcher is told that sends one to each host"
 
 
-def stack_of(run: StatedRun, device: Device, found: Findings) -> Stack | None:
+def stack_of(run: StatedRun, device: Device, found: Findings, model: RunModel | None = None) -> Stack | None:
     """The stack of a run, with what it says of attention and CUDA graphs."""
     try:
-        stack = load_stack(_name(run, device, found))
+        stack = load_stack(_name(run, device, found, model))
     except MeshcastError as error:
         found.lacks(f"a stack that is known: {error.message}{f' ({error.fix})' if error.fix else ''}", of="stack")
         return None
@@ -51,7 +51,7 @@ def stack_of(run: StatedRun, device: Device, found: Findings) -> Stack | None:
     if run.attention == "cudnn":
         stack = replace(stack, attention_library="cudnn")
     if run.extra.graphs and device.kind == "gpu":
-        stack = replace(stack, host=replace(stack.host, graphs=True))
+        stack = replace(stack, host=_graphed(stack.host, whole=run.extra.whole_graph))
     return stack
 
 
@@ -62,49 +62,74 @@ def _fuses_attention(run: StatedRun, device: Device) -> bool:
     (`rosetta/rosetta/projects/pax/README.md` of NVIDIA/JAX-Toolbox in May 2024).
     """
     year = run.software_year
-    return run.framework in _FUSED_ON_GPUS and device.kind == "gpu" and (year is None or year >= _FUSED_SINCE)
+    return (
+        canonical(run.framework) in _FUSED_ON_GPUS and device.kind == "gpu" and (year is None or year >= _FUSED_SINCE)
+    )
 
 
-def frameworks() -> tuple[str, ...]:
-    """Every framework that is a stack, or is taken as one."""
-    return tuple(sorted({*stack_names(), *_STACKS, *_RELATED, *_PYTORCH, "megatron"}))
+def _graphed(host: HostCosts, *, whole: bool) -> HostCosts:
+    """The host's costs with CUDA graphs; of one that holds a whole step, all of its kernels are a graph's."""
+    if not whole:
+        return replace(host, graphs=True)
+    in_graph = host.graph_kernel
+    return replace(
+        host, graphs=True, each_expert=False, launch=in_graph, convolution=in_graph, relaunch=in_graph, iteration=0.0
+    )
 
 
-def _name(run: StatedRun, device: Device, found: Findings) -> str:
+def _name(run: StatedRun, device: Device, found: Findings, model: RunModel | None) -> str:
     """The stack's name: as it is told, else by the framework's."""
     if run.stack:
         return run.stack
-    framework, year = run.framework, run.software_year
+    framework, year = canonical(run.framework), run.software_year
     if framework in stack_names() and framework != "megatron":
         return framework
     if framework == "deepspeed" and run.degree("pp") > 1:
         return "megatron-deepspeed"
     if framework == "megatron":
         return "megatron-2022" if year is not None and year <= _OLD_MEGATRON else "megatron"
-    if framework in _STACKS:
-        return _STACKS[framework]
-    if framework in _RELATED and device.kind == "gpu":
-        found.assumes(f"stack {_RELATED[framework]}, for {framework}")
-        return _RELATED[framework]
-    if framework in _PYTORCH and device.kind == "gpu":
-        return _pytorch(run, found)
-    return _usual(run, device, found)
+    if framework in STACKS:
+        return STACKS[framework]
+    if framework == SUBMISSIONS and device.vendor.lower() == "nvidia":
+        return _submitted(model, found)
+    if framework in RELATED and (device.kind == "gpu" or RELATED[framework] in _ANYWHERE):
+        found.assumes(f"stack {RELATED[framework]}, for {framework}")
+        return RELATED[framework]
+    if framework in PYTORCH and device.kind == "gpu":
+        return _pytorch(run, framework, found)
+    return _usual(run, device, found, model)
 
 
-def _pytorch(run: StatedRun, found: Findings) -> str:
-    """PyTorch's stacks differ by what is sharded and by whether a compiler fuses."""
-    name = "pytorch-fsdp" if run.zero or run.degree("fsdp") > 1 or run.framework == "torchtitan" else "pytorch-ddp"
-    if run.flags.get("compiled"):
-        name = "pytorch-compile"
-    if run.framework == "tensorflow":
-        name = "xla" if run.flags.get("compiled") else name
-    if run.framework not in ("torchtitan", "pytorch"):
-        found.assumes(f"stack {name}, for {run.framework}")
+def _submitted(model: RunModel | None, found: Findings) -> str:
+    """The stack of a submission to MLPerf on NVIDIA's GPUs, which goes by its model.
+
+    Decoders are NeMo's. Images were MXNet's as long as they were classified (ResNet-50 up to v4.0, U-Net up to v4.1); all other
+    references are PyTorch, which NVIDIA submits with Apex's kernels and CUDA graphs.
+    """
+    module = "" if model is None else model.builder.module
+    name = "mxnet" if module in _IMAGES_OF_MXNET else "nemo" if model is None or model.planned else "apex"
+    found.assumes(f"stack {name}, for {SUBMISSIONS}: NVIDIA's submissions of such models run it")
     return name
 
 
-def _usual(run: StatedRun, device: Device, found: Findings) -> str:
-    """What such runs mostly use."""
+def _pytorch(run: StatedRun, framework: str, found: Findings) -> str:
+    """PyTorch's stacks differ by what is sharded and by whether a compiler fuses."""
+    name = "pytorch-fsdp" if run.zero or run.degree("fsdp") > 1 or framework == "torchtitan" else "pytorch-ddp"
+    if run.flags.get("compiled"):
+        name = "pytorch-compile"
+    if framework == "tensorflow":
+        name = "xla" if run.flags.get("compiled") else name
+    if framework not in ("torchtitan", "pytorch"):
+        found.assumes(f"stack {name}, for {framework}")
+    return name
+
+
+def _usual(run: StatedRun, device: Device, found: Findings, model: RunModel | None) -> str:
+    """What such runs mostly use; of an unknown framework the stack of the one that its name is most like."""
+    known = canonical(run.framework) in known_names()
+    if not known and (near := nearest_name(run.framework)):
+        found.assumes(f"framework {near}: {run.framework} is none that is known, and the nearest to it by name")
+        return _name(replace(run, framework=near), device, found, model)
     if device.kind == "tpu":
         name, why = "maxtext", "on TPUs"
     elif device.vendor.lower() != "nvidia":
@@ -116,18 +141,23 @@ def _usual(run: StatedRun, device: Device, found: Findings) -> str:
     else:
         name, why = "pytorch-ddp", "on NVIDIA, with weights whole on each device"
     told = f"{run.framework} is none that is known" if run.framework else "no framework is told"
+    told = f"{run.framework} has no stack of its own there" if known else told
     found.assumes(f"stack {name}, the usual one {why}: {told}")
     return name
 
 
-def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None) -> str:
+def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None, *, planned: bool = True) -> str:
     """The stack's rewrites, and those that the run adds or takes away; its own where it names them.
 
-    What is taken for granted goes to `found`, where that is given.
+    What is taken for granted goes to `found`, where that is given. Megatron's own models are `planned`; others that its
+    DistributedDataParallel trains have their gradients reduced in its buckets beside the backward pass.
     """
     if run.overlap is not None:
         return run.overlap
     rewrites = [each for each in stack.overlap.split(",") if each]
+    if not planned and stack.framework in _MEGATRONS and not any(each.startswith("buckets") for each in rewrites):
+        ranks = run.degree("dp") * run.degree("fsdp")
+        rewrites += [f"buckets={_HALF * max(_BUCKET, _BUCKET_OF_A_RANK * ranks)}B", "late-reductions"]
     # Megatron's `moe_token_dispatcher_type` is `alltoall` and its `moe_flex_dispatcher_backend` none unless a recipe sets them.
     if "one-copy" in rewrites and run.degree("ep") > 1 and run.extra.values.get("dispatcher", "") not in _ONE_COPY:
         if found is not None:
@@ -145,7 +175,7 @@ def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None) -> s
     if "a2a_overlap" in run.extra.words and run.degree("vp") > 1 and run.degree("ep") > 1:
         rewrites.append("paired-passes")
     # Transformer Engine's `fp8_dpa`: attention's own products in 8 bits.
-    if {"fp8_attention", "fp8_dpa"} & run.extra.words:
+    if {"fp8_attention", "fp8_dpa", "float8_attention"} & run.extra.words:
         rewrites.append("narrow-attention")
     # Images channels first: batch norms have a block a channel, but for a compiler's; cuDNN turns images where tensor cores
     # convolve them.

@@ -92,6 +92,8 @@ def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
     inside, between = cluster.levels[0], cluster.levels[-1]
     domain = re.search(r"nvl(\d+)|-(\d+)$", run.scale_up)
     size = int(domain[1] or domain[2]) if domain else run.devices_per_host or inside.size
+    if size > inside.size or inside.size % size:
+        found.assumes(f"hosts of {size} devices, where those of {cluster.name} have {inside.size}")
     if (pcie := re.match(r"pcie([1-7]?)", run.scale_up)) and "pcie" not in inside.link.name:
         inside = _on_pcie(inside, int(pcie[1] or _PCIE_GENERATION), found)
     switched = "nvswitch" in run.scale_up or "nvl" in run.scale_up.replace("nvlink", "")
@@ -127,10 +129,20 @@ def _between(level: NetworkLevel, run: StatedRun, found: Findings) -> NetworkLev
         found.assumes(f"network {level.link.name}, for {run.scale_out}")
     if not word:
         found.assumes(f"network {level.link.name}")
+    if "sharp" in run.extra.words:
+        level = _adding(level, found)
     if run.gbit_per_device is None:
         found.assumes(f"{level.bandwidth * 8 / 1e9:g} Gbit/s a device")
         return level
     return replace(level, links=1, link_bandwidth=run.gbit_per_device * 1e9 / 8)
+
+
+def _adding(level: NetworkLevel, found: Findings) -> NetworkLevel:
+    """The network between hosts whose switches are asked to add (SHARP), where they can."""
+    if level.in_network_reduction and level.link.in_network_share:
+        return replace(level, in_network_asked=True)
+    found.assumes(f"sums across hosts by their devices: sharp is told, and switches of {level.link.name} do not add")
+    return level
 
 
 def _slices(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:

@@ -10,14 +10,20 @@ from typing import Any
 from meshcast.estimate import Values
 from meshcast.hardware import Cluster, load_cluster
 from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.frameworks import canonical
+from meshcast.jobs.stated.lengths import computed_length
 from meshcast.jobs.stated.parallelism import PlanWords, plan_of, plan_text
 from meshcast.jobs.stated.run import BATCH, StatedRun
 from meshcast.jobs.stated.shapes import RunModel, model_of
 from meshcast.jobs.stated.software import overlap_of, stack_of
 from meshcast.jobs.stated.systems import RunSystem, system_of
+from meshcast.jobs.stated.vocabulary import not_understood
 from meshcast.options import Stack
 
 UNKNOWN = "not understood"
+_ENCODERS = ("bert",)
+_OPTIMIZERS = frozenset({"adamw", "sgd", "lamb", "adafactor", "adagrad", "muon", "lion"})
+_ADAM = ("bert", "t5", "mamba", "transformer", "vit", "dit", "unet")  # families beside decoders that AdamW trains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +112,13 @@ class RunTarget:
 def run_target(run: StatedRun) -> RunTarget:
     """What a run describes; whatever no rule understands is among `missing`."""
     found = Findings()
+    run = replace(run, framework=canonical(run.framework))
     system = system_of(run, found)
     model = model_of(run, found)
     weights = run.extra.values.get("weights", run.extra.values.get("params"))
     if model and model.planned and weights == "bf16":
         model = replace(model, settings={**model.settings, "param_dtype": "bfloat16"})
-    stack = stack_of(run, system.cluster.device, found) if system else None
+    stack = stack_of(run, system.cluster.device, found, model) if system else None
     if model and stack and model.recurrent and not stack.host.graphs:
         found.assumes(
             "a recurrent layer is one call of the host, as cuDNN's are: its turns are launched as a graph's are"
@@ -125,19 +132,26 @@ def run_target(run: StatedRun) -> RunTarget:
     plan, filled = plan_of(run, model, stack, system, found) if model and stack and system else ({}, batch)
     if BATCH not in run.counts:
         found.lacks(BATCH, of=BATCH)
+    seq = None
+    if model and model.reads_sequences:
+        seq = computed_length(run, encoder=model.builder.module in _ENCODERS, found=found)
+    if model:
+        _note_optimizer(run, model, found)
+    if unknown := not_understood(run.extra):
+        found.assumes(f"{UNKNOWN}: {', '.join(unknown)}")
     if run.extra.replayed:
         found.assumes("a replayed program's arguments are memory that nobody has written: zeros")
     return RunTarget(
         model=model,
         batch=batch,
         filled_batch=filled,
-        seq=run.counts.get("seq") if model and model.reads_sequences else None,
+        seq=seq,
         plan=plan,
         on=system.cluster if system else None,
         devices=devices,
         hardware_class=system.hardware_class if system else UNKNOWN,
         stack=stack,
-        overlap=overlap_of(run, stack, found) if stack else "",
+        overlap=overlap_of(run, stack, found, planned=model is None or model.planned) if stack else "",
         recomputation_told=bool(run.recompute),
         missing=tuple(dict.fromkeys(found.missing)),
         assumptions=tuple(dict.fromkeys(found.assumptions)),
@@ -146,6 +160,16 @@ def run_target(run: StatedRun) -> RunTarget:
         contradictions=tuple(dict.fromkeys(found.contradictions)),
         values="zeros" if run.extra.replayed else "normal",
     )
+
+
+def _note_optimizer(run: StatedRun, model: RunModel, found: Findings) -> None:
+    """Notes an optimizer that is another than the zoo's, which there is one of for each kind of model."""
+    words = sorted(_OPTIMIZERS & run.extra.words)
+    told = run.extra.values.get("optimizer") or next(iter(words), "")
+    own = "AdamW" if model.planned or model.builder.module in _ADAM else "SGD with momentum"
+    name = next((each for each in _OPTIMIZERS if told.startswith(each)), told)
+    if name and not own.lower().startswith(name.removesuffix("w")):
+        found.assumes(f"the optimizer is {own}, that of the zoo's model, in place of {name}")
 
 
 def _caps_fused_scores(model: RunModel, stack: Stack, system: RunSystem) -> bool:

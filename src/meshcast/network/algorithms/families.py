@@ -46,7 +46,10 @@ def _ring_considered(library: Library, problem: Problem) -> bool:
 
 
 def _in_network_considered(library: Library, problem: Problem) -> bool:
-    return library in ("nccl", "none") and len(problem.spread) == 1 and not problem.spread[0].level.link.between_hosts
+    if library not in ("nccl", "none"):
+        return False
+    outside = [at.level for at in problem.spread if at.level.link.between_hosts]
+    return all(level.in_network_asked for level in outside) if outside else len(problem.spread) == 1
 
 
 def _hierarchical_considered(library: Library, problem: Problem) -> bool:

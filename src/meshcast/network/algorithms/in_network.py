@@ -47,14 +47,28 @@ def adding(problem: Problem, at: LevelSpread, *, share: float = 1.0) -> StageWor
 
 
 def in_network(problem: Problem) -> CollectivePlan | None:
-    """Switches add at every level: NVLS inside, SHARP across."""
+    """Switches add at every level: NVLS inside, SHARP across.
+
+    Where those across are asked to and links inside a host cannot, each of its devices owns a part of the host's sum: rings
+    inside (NCCL's CollNet algorithms).
+    """
     if problem.kind not in _KINDS or problem.protocol not in ("", "Simple"):
         return None
     if problem.kind != "all_reduce" and any(_too_many(at) for at in problem.spread):
         return None
-    works = [adding(problem, at) for at in problem.spread]
+    asked = any(at.level.in_network_asked for at in problem.spread)
+    works = [adding(problem, at) or (_owning(problem, at) if asked else None) for at in problem.spread]
     found = [item for item in works if item is not None]
     return plan(problem, "in-network", found) if len(found) == len(works) else None
+
+
+def _owning(problem: Problem, at: LevelSpread) -> StageWork | None:
+    """The stage inside a host whose links add nothing: sums are scattered in a ring, and gathered in an all-reduce."""
+    if at.level.link.between_hosts:
+        return None
+    phases = 2 if problem.kind == "all_reduce" else 1
+    sent = phases * (at.parts - 1) / at.parts * problem.size / at.below
+    return work(problem, at, "ring", steps=phases * (at.parts - 1), sent=sent)
 
 
 def _too_many(at: LevelSpread) -> bool:

@@ -1,4 +1,4 @@
-"""DLRM (Naumov 2019)."""
+"""DLRM (Naumov 2019), and the one with cross layers (Wang et al. 2021, DCN V2) in place of dot products."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from meshcast.zoo.shapes.shape import Shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DlrmConfig:
-    """Equal tables of `rows` by `dim`, `hots` indices pooled per table, and the widths of the dense layers."""
+    """Equal tables of `rows` by `dim`, `hots` indices pooled per table, and the widths of the dense layers.
+
+    With `crosses` features meet in as many cross layers of rank `cross_rank`, and not in products of pairs.
+    """
 
     tables: int
     rows: int
@@ -19,6 +22,8 @@ class DlrmConfig:
     bottom: tuple[int, ...]
     top: tuple[int, ...]
     dense: int = 13
+    crosses: int = 0
+    cross_rank: int = 512
 
     def __post_init__(self) -> None:
         require(
@@ -46,5 +51,13 @@ SHAPES = {
             tables=26, rows=7_853_056, dim=128, hots=1, bottom=(512, 256, 128), top=(1024, 1024, 512, 256, 1), dense=13
         ),
         summary="DLRM of MLPerf's size: 26 tables, 204M rows",
+    ),
+    # MLPerf's from v3.0 on (mlcommons/training, recommendation_v2/torchrec_dlrm/README.MD): the same tables, 214 indices of a
+    # sample in all 26, three cross layers of rank 512.
+    "dlrm-dcnv2": Shape(
+        config=DlrmConfig(
+            tables=26, rows=7_853_056, dim=128, hots=8, bottom=(512, 256, 128), top=(1024, 1024, 512, 256, 1), crosses=3
+        ),
+        summary="DLRM with cross layers (DCN V2) of MLPerf's size: 26 tables, 204M rows, 8 lookups each",
     ),
 }

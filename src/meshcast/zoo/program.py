@@ -16,6 +16,7 @@ from meshcast.zoo.builder import ModelProgram as ModelProgram
 from meshcast.zoo.layers import BATCH
 from meshcast.zoo.optimizers import adamw, adamw_state
 from meshcast.zoo.sharding import WHOLE, Axes, MeshLayout
+from meshcast.zoo.shares import as_share, filled, with_fill, without_fill
 
 Reduced = Callable[[Any], Any]
 
@@ -47,8 +48,8 @@ def adamw_program(
     `gradient_dtype`: on each replica of "data" alone, and over replicas once at the end. What is reduced there is in that type
     too; what the partitioner reduces inside of the backward pass is in the compute dtype, as its products are.
     `zero` (Rajbhandari 2020) shares the optimizer's state out over "data": 1 reduces gradients into shares once a step, 2 for
-    every microbatch; the parameters after the update are gathered. Where the parameters are in half
-    precision, the state then holds their fp32 copy too. With `adapters_only` the other parameters stay as they are.
+    every microbatch; the parameters after the update are gathered. What the replicas do not divide is filled up to equal shares,
+    as flat buffers are (DeepSpeed, Megatron). Where the parameters are in half precision, the state then holds their fp32 copy too. With `adapters_only` the other parameters stay as they are.
     """
     if zero not in (0, 1, 2):
         raise UsageError(f"zero={zero} is not a stage of ZeRO here", where="--set", fix="0, 1 or 2; 3 is the axis fsdp")
@@ -60,7 +61,7 @@ def adamw_program(
         """Values like the parameters, as the optimizer's state is stored."""
         if not zero or layout.mesh is None:
             return values
-        return jax.tree.map(lambda v, s: jax.lax.with_sharding_constraint(v, s.sharding), values, shares)
+        return jax.tree.map(as_share, values, shares)
 
     def gradients(loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any) -> tuple[jax.Array, Any]:
         if layout.size("data") == 1 or (accumulate == 1 and not zero):
@@ -79,9 +80,8 @@ def adamw_program(
         master = opt_state.get("master")
         moments = {name: held for name, held in opt_state.items() if name != "master"}
         stepped, moments = adamw(shared(params) if master is None else master, grads, moments)
-        if master is None:
-            return stepped, moments, value
-        return jax.tree.map(lambda p, s: s.astype(p.dtype), params, stepped), moments | {"master": stepped}, value
+        whole = jax.tree.map(lambda p, s, share: without_fill(s.astype(p.dtype), p.shape, share), params, stepped, shares)
+        return whole, moments if master is None else moments | {"master": stepped}, value
 
     def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
         if not adapters_only:
@@ -166,6 +166,9 @@ def _mean_apart(
             if dimension == WHOLE:
                 total = jax.lax.psum(gradient, "data")
             else:
+                shape = list(gradient.shape)
+                shape[dimension] = filled(shape[dimension], replicas)
+                gradient = with_fill(gradient, tuple(shape))
                 total = jax.lax.psum_scatter(gradient, "data", scatter_dimension=dimension, tiled=True)
             return total / replicas
 

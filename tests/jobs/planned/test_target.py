@@ -14,7 +14,9 @@ from meshcast.hardware import load_device
 from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target, planned_model
+from meshcast.partition import partition
 from meshcast.programs.program import Program
+from meshcast.workload import Collective, read_workload
 from meshcast.zoo.sharding import MeshLayout
 
 
@@ -208,6 +210,42 @@ def test_state_is_shared_out_over_all_ranks_whatever_the_number_of_layers() -> N
         spread = layout.spread_over_replicas(weight)
         assert spread.sharding is not None
         assert spread.sharding.shard_shape(spread.shape) in ((1, 8, 4), (3, 4, 4))
+
+
+def test_state_that_replicas_divide_no_dimension_of_is_a_flat_buffer_of_shares() -> None:
+    """A device of two has 3 x 16 x 4 = 192 numbers, seven replicas of it 28 each: 196 with the fill; of a norm 3 x 16 / 7 -> 7."""
+    layout = MeshLayout.of({"data": 7, "tensor": 2}, axes=("data", "tensor"))
+    for shape, axes, buffer, share in (
+        ((3, 16, 8), (None, None, "tensor"), (2, 196), (1, 28)),
+        ((3, 16), (), (1, 49), (1, 7)),
+    ):
+        spread = layout.spread_over_replicas(layout.struct(shape, "float32", *axes))
+        assert spread.sharding is not None
+        assert (spread.shape, spread.sharding.shard_shape(spread.shape)) == (buffer, share)
+
+
+@pytest.mark.parametrize("zero", [1, 2])
+def test_zero_shares_out_over_any_number_of_replicas(zero: int) -> None:
+    """Three replicas: widths of 64 are filled up to 66, vocabularies of 257 to 258, and no device has more than the third."""
+    settings = {"batch": "6", "seq": "32"}
+    program = plan_target("gpt2-tiny", Plan.parse(f"dp=3,zero={zero},mbs=1"), settings=settings)
+    assert isinstance(program, Program)
+    workload = read_workload(partition(program))
+    held: dict[str, int] = {}
+    for argument, value in zip(workload.arguments, workload.body.inputs, strict=True):
+        held[argument.role] = held.get(argument.role, 0) + workload.tensors[value].bytes
+    # Weights of 2 bytes whole; of their copy and two moments 12 bytes in three shares, 66 of 64 numbers at the most.
+    assert 12 / 3 <= held["optimizer_state"] / (held["parameter"] / 2) <= 12 / 3 * 66 / 64
+    moved: dict[str, float] = {}
+    for op, count in workload.walk():
+        collective = op.cost.geometry
+        if isinstance(collective, Collective):
+            moved[collective.kind] = moved.get(collective.kind, 0) + count * collective.payload_bytes
+    parameters = held["parameter"] / 2
+    # Gradients of fp32 are reduced once a step or once a microbatch, and parameters of bf16 gathered once.
+    times = 1 if zero == 1 else 2
+    assert 4 * parameters * times <= moved["reduce_scatter"] <= 4 * parameters * times * 66 / 64
+    assert moved["all_gather"] == pytest.approx(2 * parameters, rel=66 / 64 - 1)
 
 
 def test_what_does_not_fit_is_infeasible() -> None:

@@ -48,8 +48,9 @@ def adamw_program(
     `gradient_dtype`: on each replica of "data" alone, and over replicas once at the end. What is reduced there is in that type
     too; what the partitioner reduces inside of the backward pass is in the compute dtype, as its products are.
     `zero` (Rajbhandari 2020) shares the optimizer's state out over "data": 1 reduces gradients into shares once a step, 2 for
-    every microbatch; the parameters after the update are gathered. What the replicas do not divide is filled up to equal shares,
-    as flat buffers are (DeepSpeed, Megatron). Where the parameters are in half precision, the state then holds their fp32 copy too. With `adapters_only` the other parameters stay as they are.
+    every microbatch; the parameters after the update are gathered. What the replicas do not divide is filled up to equal
+    shares, as flat buffers are (DeepSpeed, Megatron). Where the parameters are in half precision, the state then holds their
+    fp32 copy too. With `adapters_only` the other parameters stay as they are.
     """
     if zero not in (0, 1, 2):
         raise UsageError(f"zero={zero} is not a stage of ZeRO here", where="--set", fix="0, 1 or 2; 3 is the axis fsdp")

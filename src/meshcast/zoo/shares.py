@@ -26,7 +26,9 @@ def with_fill(value: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def as_share(value: jax.Array, share: jax.ShapeDtypeStruct) -> jax.Array:
     """A whole array, stored as the share says: each device takes its own part."""
     part = jax.lax.with_sharding_constraint(value, share.sharding)
-    return part if part.shape == share.shape else jax.lax.with_sharding_constraint(with_fill(part, share.shape), share.sharding)
+    if part.shape == share.shape:
+        return part
+    return jax.lax.with_sharding_constraint(with_fill(part, share.shape), share.sharding)
 
 
 def without_fill(value: jax.Array, shape: tuple[int, ...], share: jax.ShapeDtypeStruct) -> jax.Array:

@@ -49,7 +49,7 @@ from meshcast.zoo.sharding import MeshLayout
         ("mixtral-8x7b", "ep=16", {}, InfeasibleError, "use ep=8"),
         ("llama3-8b", "pp=64", {"batch": "64"}, InfeasibleError, "32 parts are even"),
         ("llama3-8b", "pp=3", {"batch": "8"}, InfeasibleError, "use layers-per-stage=11x2+10; 2 or 4 parts"),
-        ("llama3-8b", "pp=4,vp=2", {"batch": "6"}, InfeasibleError, "use 8 microbatches (a batch of 8)"),
+        ("llama3-8b", "pp=4,vp=2", {"batch": "11"}, InfeasibleError, "use 10 or 12 microbatches (a batch of 10 or 12)"),
         ("llama3-8b", "dp=2,mbs=2,microbatches=3", {"batch": "8"}, InfeasibleError, "makes 2 microbatches of 4"),
         ("llama3-8b", "dp=2", {"batch": "0"}, UsageError, "positive integer"),
         ("llama3-8b", "pp=2", {"batch": "2", "seq": "0"}, UsageError, "positive integer"),
@@ -149,6 +149,15 @@ def test_equal_parts_are_one() -> None:
     assert pipeline.reduction.over == ("data",)
 
 
+def test_interleaved_stages_take_fewer_microbatches_than_there_are_of_them() -> None:
+    """Two microbatches go through four stages as one group, and those of six as one of six."""
+    for microbatches in (2, 6):
+        plan = Plan.parse(f"pp=4,vp=2,layers-per-stage=0+1x6+0,microbatches={microbatches}")
+        pipeline = plan_target("llama3-tiny", plan, settings={"seq": "32", "layers": "6"})
+        assert isinstance(pipeline, Pipeline)
+        assert pipeline.microbatches == microbatches
+
+
 def test_uneven_parts() -> None:
     plan = Plan.parse("pp=4,layers-per-stage=0+1x2+0,microbatches=4")
     pipeline = plan_target("llama3-tiny", plan, settings={"seq": "32"})
@@ -213,7 +222,7 @@ def test_state_is_shared_out_over_all_ranks_whatever_the_number_of_layers() -> N
 
 
 def test_state_that_replicas_divide_no_dimension_of_is_a_flat_buffer_of_shares() -> None:
-    """A device of two has 3 x 16 x 4 = 192 numbers, seven replicas of it 28 each: 196 with the fill; of a norm 3 x 16 / 7 -> 7."""
+    """A device of two has 3 x 16 x 4 = 192 numbers, seven replicas of it 28 each; of a norm 3 x 16 / 7, filled up, are 7."""
     layout = MeshLayout.of({"data": 7, "tensor": 2}, axes=("data", "tensor"))
     for shape, axes, buffer, share in (
         ((3, 16, 8), (None, None, "tensor"), (2, 196), (1, 28)),

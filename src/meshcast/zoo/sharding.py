@@ -119,7 +119,19 @@ class MeshLayout:
 
     def params(self, weights: Any, dtype: DTypeLike) -> Any:
         """Abstract parameters for a pytree of `ShardedWeight`."""
-        return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *self.stored(weight)), weights)
+        return jax.tree.map(lambda weight: self.param(weight, dtype), weights)
+
+    def param(self, weight: ShardedWeight, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
+        """An abstract parameter as it is stored; devices that only store shares and gather them need not divide it.
+
+        What they do not divide is in shares of the next whole number, the last ones with fewer (PyTorch's FSDP2).
+        """
+        stored = self.stored(weight)
+        used = [tuple(axis for axis in self.present(entry) if axis not in _SHARING) for entry in stored]
+        struct = self.struct(weight.shape, dtype, *used)
+        if self.mesh is None:
+            return struct
+        return jax.ShapeDtypeStruct(weight.shape, dtype, sharding=NamedSharding(self.mesh, self.spec(*stored)))
 
     def stored(self, weight: ShardedWeight) -> tuple[Axes, ...]:
         """The axes that a weight is stored over: where "fsdp" is in the mesh, of whatever size, "context" goes with it.

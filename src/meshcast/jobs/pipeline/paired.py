@@ -8,7 +8,8 @@ has the same idea). Passes that take F and B alone, x of it waiting for exchange
 
 together, c being the share of the device's cores that an exchange keeps busy (`[communication] cores`). A stage has pairs
 from when its first backward pass can begin: not in the 2 (p - 1) + (v - 1) g passes before, of v m, that p interleaved stages
-of v parts warm up with, g microbatches in a group (p of them: Narayanan 2021). What is hidden is taken off the passes as far as each waits.
+of v parts warm up with, g microbatches in a group (p of them: Narayanan 2021). What is hidden is taken off the passes as far as
+each waits.
 """
 
 from __future__ import annotations

@@ -1,0 +1,36 @@
+"""Shares that are not all of one size, kept as a program has them at its border.
+
+The last of Shardy's propagation passes takes axes from arguments and results until the rest divides them, so that nobody needs
+a fill, and everything that is stored would be gathered and cut again on its way in and out. A program that is marked as uneven
+has its fill (`programs.uneven`): its shardings are put back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshcast.programs import UNEVEN, entry_function, ir
+
+Border = dict[str, list[Any]]
+_SHARDING = "sdy.sharding"
+
+
+def border_of(module: Any) -> Border:
+    """The shardings of a marked program's arguments and results; nothing of others."""
+    if UNEVEN not in module.operation.attributes:
+        return {}
+    attributes = entry_function(module, where="program").attributes
+    return {
+        name: [ir.DictAttr(marks)[_SHARDING] if _SHARDING in ir.DictAttr(marks) else None for marks in attributes[name]]
+        for name in ("arg_attrs", "res_attrs")
+        if name in attributes
+    }
+
+
+def put_back(module: Any, border: Border) -> None:
+    """Gives arguments and results the shardings that they had."""
+    attributes = entry_function(module, where="program").attributes
+    for name, shardings in border.items():
+        marks = [{each.name: each.attr for each in ir.DictAttr(had)} for had in attributes[name]]
+        told = [had | ({_SHARDING: one} if one else {}) for had, one in zip(marks, shardings, strict=True)]
+        attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in told])

@@ -21,7 +21,7 @@ def border_of(module: Any) -> Border:
         return {}
     attributes = entry_function(module, where="program").attributes
     return {
-        name: [ir.DictAttr(marks)[_SHARDING] if _SHARDING in ir.DictAttr(marks) else None for marks in attributes[name]]
+        name: [_attributes(marks).get(_SHARDING) for marks in attributes[name]]
         for name in ("arg_attrs", "res_attrs")
         if name in attributes
     }
@@ -31,6 +31,12 @@ def put_back(module: Any, border: Border) -> None:
     """Gives arguments and results the shardings that they had."""
     attributes = entry_function(module, where="program").attributes
     for name, shardings in border.items():
-        marks = [{each.name: each.attr for each in ir.DictAttr(had)} for had in attributes[name]]
-        told = [had | ({_SHARDING: one} if one else {}) for had, one in zip(marks, shardings, strict=True)]
+        told = [
+            _attributes(had) | ({} if one is None else {_SHARDING: one})
+            for had, one in zip(attributes[name], shardings, strict=True)
+        ]
         attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in told])
+
+
+def _attributes(marks: Any) -> dict[str, Any]:
+    return {each.name: each.attr for each in ir.DictAttr(marks)}

@@ -33,7 +33,9 @@ def even_parts(
     if not uneven:
         return args, dict(options), lambda module: None
     taken = [
-        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=_even(leaf.shape, leaf.sharding)) if at in uneven else leaf
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=_even(leaf.shape, leaf.sharding))
+        if at in uneven
+        else leaf
         for at, leaf in enumerate(leaves)
     ]
     told, results = dict(options) | {"keep_unused": True}, {}  # so that arguments have the numbers that they have here
@@ -86,7 +88,9 @@ def _even(shape: tuple[int, ...], sharding: Any) -> Any:
     from jax.sharding import NamedSharding, PartitionSpec
 
     dimensions = zip(shape, _dimensions(shape, sharding), strict=True)
-    return NamedSharding(sharding.mesh, PartitionSpec(*(e if size % shares == 0 else None for size, (e, shares) in dimensions)))
+    return NamedSharding(
+        sharding.mesh, PartitionSpec(*(e if size % shares == 0 else None for size, (e, shares) in dimensions))
+    )
 
 
 def _mark(module: Any, arguments: Mapping[int, Any], results: Mapping[int, Any]) -> None:
@@ -107,4 +111,8 @@ def _mark(module: Any, arguments: Mapping[int, Any], results: Mapping[int, Any])
 def _text(sharding: Any) -> str:
     """Shardy's spelling."""
     entries = (((entry,) if isinstance(entry, str) else entry or ()) for entry in sharding.spec)
-    return "#sdy.sharding<@mesh, [" + ", ".join("{" + ", ".join(f'"{name}"' for name in names) + "}" for names in entries) + "]>"
+    return (
+        "#sdy.sharding<@mesh, ["
+        + ", ".join("{" + ", ".join(f'"{name}"' for name in names) + "}" for names in entries)
+        + "]>"
+    )

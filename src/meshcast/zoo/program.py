@@ -81,7 +81,9 @@ def adamw_program(
         master = opt_state.get("master")
         moments = {name: held for name, held in opt_state.items() if name != "master"}
         stepped, moments = adamw(shared(params) if master is None else master, grads, moments)
-        whole = jax.tree.map(lambda p, s, share: without_fill(s.astype(p.dtype), p.shape, share), params, stepped, shares)
+        whole = jax.tree.map(
+            lambda p, s, share: without_fill(s.astype(p.dtype), p.shape, share), params, stepped, shares
+        )
         return whole, moments if master is None else moments | {"master": stepped}, value
 
     def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:

@@ -39,4 +39,5 @@ def put_back(module: Any, border: Border) -> None:
 
 
 def _attributes(marks: Any) -> dict[str, Any]:
-    return {each.name: each.attr for each in ir.DictAttr(marks)}
+    named: Any = ir.DictAttr(marks)
+    return {each.name: each.attr for each in named}

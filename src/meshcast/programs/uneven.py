@@ -7,7 +7,7 @@ stored. A device is counted as having a full share, as the buffers that are exch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshcast.programs.mlir import ir
@@ -17,8 +17,8 @@ UNEVEN = "meshcast.uneven"
 
 
 def even_parts(
-    fn: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
-) -> tuple[Sequence[Any], dict[str, Any], Callable[[Any], None]]:
+    fn: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Callable[[Any], None]]:
     """Arguments and options of `jax.jit` that it takes, and what marks the module that it lowers them to.
 
     Args:
@@ -28,6 +28,7 @@ def even_parts(
     """
     import jax
 
+    tree: Any
     leaves, tree = jax.tree.flatten(tuple(args))
     uneven = {at: leaf.sharding for at, leaf in enumerate(leaves) if not _is_even(leaf.shape, _sharding(leaf))}
     if not uneven:
@@ -40,6 +41,7 @@ def even_parts(
     ]
     told, results = dict(options) | {"keep_unused": True}, {}  # so that arguments have the numbers that they have here
     if "out_shardings" in told:
+        shape_of: Any
         shardings, shape_of = jax.tree.flatten(told["out_shardings"])
         found = jax.tree.leaves(jax.eval_shape(fn, *args))
         if len(found) == len(shardings):
@@ -102,8 +104,9 @@ def _mark(module: Any, arguments: Mapping[int, Any], results: Mapping[int, Any])
                 continue
             marks = list(main.attributes[name])
             for at, sharding in said.items():
-                had = {each.name: each.attr for each in ir.DictAttr(marks[at])}
-                marks[at] = ir.DictAttr.get(had | {"sdy.sharding": ir.Attribute.parse(_text(sharding))})
+                had: Any = ir.DictAttr(marks[at])
+                own = {each.name: each.attr for each in had}
+                marks[at] = ir.DictAttr.get(own | {"sdy.sharding": ir.Attribute.parse(_text(sharding))})
             main.attributes[name] = ir.ArrayAttr.get(marks)
         module.operation.attributes[UNEVEN] = ir.UnitAttr.get()
 

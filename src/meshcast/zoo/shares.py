@@ -25,14 +25,16 @@ def with_fill(value: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def as_share(value: jax.Array, share: jax.ShapeDtypeStruct) -> jax.Array:
     """A whole array, stored as the share says: each device takes its own part."""
-    part = jax.lax.with_sharding_constraint(value, share.sharding)
+    part: jax.Array = jax.lax.with_sharding_constraint(value, share.sharding)
     if part.shape == share.shape:
         return part
-    return jax.lax.with_sharding_constraint(with_fill(part, share.shape), share.sharding)
+    whole: jax.Array = jax.lax.with_sharding_constraint(with_fill(part, share.shape), share.sharding)
+    return whole
 
 
 def without_fill(value: jax.Array, shape: tuple[int, ...], share: jax.ShapeDtypeStruct) -> jax.Array:
     """A filled array in its own shape, still in shares."""
     if value.shape == shape:
         return value
-    return jax.lax.with_sharding_constraint(value[tuple(slice(size) for size in shape)], share.sharding)
+    own: jax.Array = jax.lax.with_sharding_constraint(value[tuple(slice(size) for size in shape)], share.sharding)
+    return own

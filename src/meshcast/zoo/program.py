@@ -64,10 +64,12 @@ def adamw_program(
             return values
         return jax.tree.map(as_share, values, shares)
 
-    def gradients(loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any) -> tuple[jax.Array, Any]:
+    def gradients(params: Any, frozen: Any, batch: Any) -> tuple[jax.Array, Any]:
         if layout.size("data") == 1 or (accumulate == 1 and not zero):
-            return _mean(loss, params, batch, accumulate, gradient_dtype)
-        return _mean_apart(layout, loss, params, batch, accumulate, gradient_dtype, dimensions, each=zero == 2)
+            return _mean(_beside(loss, frozen), params, batch, accumulate, gradient_dtype)
+        return _mean_apart(
+            layout, loss, params, batch, accumulate, gradient_dtype, dimensions, each=zero == 2, frozen=frozen
+        )
 
     half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(trained))
     opt_state = adamw_state(shares)
@@ -76,8 +78,8 @@ def adamw_program(
             lambda share: jax.ShapeDtypeStruct(share.shape, jnp.float32, sharding=share.sharding), shares
         )
 
-    def update(loss: Callable[[Any, Any], jax.Array], params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, Any]:
-        value, grads = gradients(loss, params, batch)
+    def update(params: Any, frozen: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, Any]:
+        value, grads = gradients(params, frozen, batch)
         master = opt_state.get("master")
         moments = {name: held for name, held in opt_state.items() if name != "master"}
         stepped, moments = adamw(shared(params) if master is None else master, grads, moments)
@@ -88,13 +90,18 @@ def adamw_program(
 
     def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
         if not adapters_only:
-            return update(loss, params, opt_state, batch)
+            return update(params, None, opt_state, batch)
         trained, frozen = parted(params)
-        stepped, state, value = update(lambda t, data: loss(joined(t, frozen), data), trained, opt_state, batch)
+        stepped, state, value = update(trained, frozen, opt_state, batch)
         return joined(stepped, frozen), state, value
 
     results = (params, opt_state, layout.struct((), jnp.float32))
     return train_step, (params, opt_state, batch), jit_options(layout, donate=(0, 1), results=results)
+
+
+def _beside(loss: Callable[[Any, Any], Any], frozen: Any) -> Callable[[Any, Any], Any]:
+    """The loss as a function of the parameters that are trained, where others are frozen."""
+    return loss if frozen is None else lambda trained, batch: loss(joined(trained, frozen), batch)
 
 
 def mean_with_extras(
@@ -155,10 +162,12 @@ def _mean_apart(
     *,
     each: bool,
     extras: bool = False,
+    frozen: Any = None,
 ) -> tuple[Any, Any]:
     """The gradients with replicas of "data" apart until they are averaged: after `each` microbatch, or once at the end.
 
-    Gradients that `shares` gives a dimension are reduced into shares along it; the others are kept whole.
+    Gradients that `shares` gives a dimension are reduced into shares along it; the others are kept whole. Parameters that are
+    `frozen` come in beside the others: of what a function of shards closes over, scans save a copy for the backward pass.
     """
     replicas = layout.size("data")
 
@@ -177,8 +186,8 @@ def _mean_apart(
 
         return jax.tree.map(reduced, gradients, shares)
 
-    def apart(params: Any, batch: Any) -> tuple[Any, Any]:
-        value, grads = _mean(loss, params, batch, accumulate, dtype, averaged if each else None, extras=extras)
+    def apart(params: Any, batch: Any, frozen: Any) -> tuple[Any, Any]:
+        value, grads = _mean(_beside(loss, frozen), params, batch, accumulate, dtype, averaged if each else None, extras=extras)
         value = jax.tree.map(lambda v: jax.lax.psum(v, "data") / replicas, value)
         return value, grads if each else averaged(grads)
 
@@ -186,11 +195,11 @@ def _mean_apart(
         apart,
         mesh=layout.mesh,
         axis_names={"data"},
-        in_specs=(P(), P("data") if accumulate == 1 else P(None, "data")),
+        in_specs=(P(), P("data") if accumulate == 1 else P(None, "data"), P()),
         out_specs=(P(), jax.tree.map(lambda d: P() if d == WHOLE else P(*(None,) * d, "data"), shares)),
         check_vma=False,
     )
-    found: tuple[Any, Any] = run(params, batch)
+    found: tuple[Any, Any] = run(params, batch, frozen)
     return found
 
 

@@ -46,6 +46,7 @@ def layout_of(
         attention=attention,
         products=products,
     )
+    layout = replace(layout, frozen=bool(config.lora))
     if config.experts:
         layout.require(config.experts, ("expert", "tensor") if config.whole_experts else "expert", "experts")
     return layout

@@ -41,12 +41,16 @@ class ShardedWeight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshLayout:
-    """Shardings over a mesh; without a mesh every method is the identity or a plain shape."""
+    """Shardings over a mesh; without a mesh every method is the identity or a plain shape.
+
+    With `frozen` the weights of products are not trained: nothing is kept for their gradients.
+    """
 
     mesh: AbstractMesh | None = None
     sequence_parallel: bool = False
     attention: str = "plain"
     products: str = "plain"
+    frozen: bool = False
 
     @classmethod
     def of(

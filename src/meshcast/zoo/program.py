@@ -187,7 +187,9 @@ def _mean_apart(
         return jax.tree.map(reduced, gradients, shares)
 
     def apart(params: Any, batch: Any, frozen: Any) -> tuple[Any, Any]:
-        value, grads = _mean(_beside(loss, frozen), params, batch, accumulate, dtype, averaged if each else None, extras=extras)
+        value, grads = _mean(
+            _beside(loss, frozen), params, batch, accumulate, dtype, averaged if each else None, extras=extras
+        )
         value = jax.tree.map(lambda v: jax.lax.psum(v, "data") / replicas, value)
         return value, grads if each else averaged(grads)
 

@@ -651,7 +651,7 @@ def test_what_tensor_ranks_cannot_share_evenly_is_filled_up_or_copied() -> None:
     assert {"a vocabulary of 256000 filled up to 256512, which tp=12 shares evenly"} <= set(found.assumptions)
 
 
-def test_of_ranks_that_cannot_share_weights_evenly_some_hold_the_same() -> None:
+def test_ranks_that_cannot_share_weights_evenly_share_them_all_the_same() -> None:
     found = target(devices=24, degrees={"dp": 1, "fsdp": 24}, counts={**LLAMA, "gbs": 48})
     assert (found.missing, found.contradictions) == ((), ())
-    assert (found.plan["dp"], found.plan["fsdp"]) == (3, 8)
+    assert (found.plan["dp"], found.plan["fsdp"]) == (1, 24)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from meshcast import load, predict
 from meshcast.base.errors import UsageError
+from meshcast.jobs.planned import Plan, model_of
+from meshcast.jobs.planned.settings import step_settings
 from meshcast.workload import read_workload
 from meshcast.zoo import build, joined, models, num_parameters, parted
 from tests.quick_compiling import QUICK
@@ -74,3 +79,35 @@ def test_any_plan_trains_adapters(plan: str) -> None:
 def test_latent_attention_has_no_adapters() -> None:
     with pytest.raises(UsageError, match="lora=8: adapters stand beside plain projections alone"):
         models()["deepseek-tiny"].configured(lora=8)
+
+
+def _saved(plan: str, **settings: int) -> int:
+    """Bytes that the scan over layers hands on to the backward pass, of what is stacked by layer."""
+    builder = model_of("llama3-tiny")
+    chosen = Plan.parse(plan)
+    fn, args, _ = builder(chosen.mesh, **step_settings(chosen, builder, {"seq": 32, "layers": 5, **settings}))
+    return max(_stacked(jax.make_jaxpr(fn)(*args).jaxpr), default=0)
+
+
+def _stacked(jaxpr: Any) -> Iterator[int]:
+    """Bytes of the results by turn of every scan of five turns, of those nested inside too."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan" and equation.params["length"] == 5 and not equation.params["reverse"]:
+            stacked = equation.outvars[equation.params["num_carry"] :]
+            yield sum(math.prod(value.aval.shape) * value.aval.dtype.itemsize for value in stacked)
+        for inner in jaxprs_in_params(equation.params):
+            yield from _stacked(inner)
+
+
+def test_replicas_with_microbatches_save_no_frozen_weights() -> None:
+    """A microbatch of one sequence on each of two replicas saves what one device does, and no weights beside it."""
+    assert _saved("dp=2,mbs=1", batch=8, lora=4) == _saved("dp=1,mbs=1", batch=4, lora=4)
+
+
+def test_inputs_of_frozen_products_are_not_kept() -> None:
+    """In fp8 the inputs of a layer's products: 64 numbers of a token before and in attention, 64 and 128 in its second half."""
+    for precision in ("fp8", "fp8-rowwise"):
+        kept = [_saved(f"dp=1,mbs=1,precision={precision}", batch=1, lora=lora) for lora in (0, 4)]
+        assert kept[1] < kept[0]
+    plain, narrow = (_saved(f"dp=1,mbs=1,precision={p}", batch=1, lora=4) for p in ("bf16", "fp8"))
+    assert narrow == plain

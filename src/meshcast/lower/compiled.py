@@ -13,7 +13,7 @@ from meshcast.lower.compilation import Compilation
 from meshcast.lower.kernel import LoweredProgram
 from meshcast.lower.scheduled import lower_scheduled
 from meshcast.partition import check_divisible, is_sharded, with_mesh
-from meshcast.programs import Program, from_bytes
+from meshcast.programs import Program, from_bytes, has_uneven_shares
 from meshcast.workload import ReadOptions, read_workload
 
 
@@ -108,4 +108,6 @@ def _not_compilable(program: Program) -> str | None:
         return "the program is one device's already: XLA wants the one that it was partitioned from"
     if program.devices > 1 and not is_sharded(program):
         return "the program has collectives and no mesh: it is one device's already"
+    if has_uneven_shares(program):
+        return "the program stores shares that are not all of one size, which XLA makes even by storing fewer of them"
     return None

@@ -17,6 +17,7 @@ from meshcast.partition.rewrites import (
     scans_to_windows,
     scatter_sliced_all_reduces,
 )
+from meshcast.partition.uneven import border_of, put_back
 from meshcast.programs import entry_function, ir, make_context, to_bytecode
 
 # Up to explicit collectives on global types, with a sharding on every op. `sdy-convert-global-to-local` is left out on
@@ -24,6 +25,8 @@ from meshcast.programs import entry_function, ir, make_context, to_bytecode
 PIPELINE = (
     "func.func(chlo-legalize-to-stablehlo)",
     "sdy-propagation-pipeline",
+)
+EXPLICIT = (
     "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
     "func.func(sdy-reshard-to-collectives)",
 )
@@ -53,7 +56,10 @@ def partition_module(
         _run(module, ["func.func(stablehlo-legalize-composite-to-call)"], verify=verify)
         inline_calls(module, entry_function(module, where="program"), whole=True)
         scans_to_windows(module)
+        border = border_of(module)
         _run(module, PIPELINE, verify=verify)
+        put_back(module, border)
+        _run(module, EXPLICIT, verify=verify)
         merge_equal_reshards(module)
         if optimise:
             scale_before_all_reduces(module)

@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshcast.base import InfeasibleError, Mesh
-from meshcast.programs import Program, entry_function, ir, sdy
+from meshcast.programs import Program, entry_function, has_uneven_shares, ir, sdy
 
 
 def check_divisible(program: Program, mesh: Mesh) -> None:
-    """Raises when an argument's dimension is not a multiple of the axes it is sharded over (as JAX itself demands)."""
+    """Raises when an argument's dimension is not a multiple of the axes it is sharded over (as JAX itself demands).
+
+    Programs that were captured with uneven shares say so, and have them.
+    """
+    if has_uneven_shares(program):
+        return
     main = entry_function(program.module, where=program.name)
     if "arg_attrs" not in main.attributes:
         return

@@ -47,4 +47,6 @@ from meshcast.programs.target import Target as Target
 from meshcast.programs.target import load as load
 from meshcast.programs.target import setting_value as setting_value
 from meshcast.programs.target import whole_setting as whole_setting
+from meshcast.programs.uneven import UNEVEN as UNEVEN
+from meshcast.programs.uneven import has_uneven_shares as has_uneven_shares
 from meshcast.programs.user_code import keep_off_accelerators as keep_off_accelerators

@@ -10,6 +10,7 @@ from meshcast.base import InfeasibleError, InputError, MeshcastError, Unsupporte
 from meshcast.programs.annotations import bring_over_shardings
 from meshcast.programs.gpu_questions import answered
 from meshcast.programs.program import Program, from_module
+from meshcast.programs.uneven import even_parts
 
 
 def capture(
@@ -18,6 +19,7 @@ def capture(
     name: str | None = None,
     platform: str = "cuda",
     options: Mapping[str, Any] | None = None,
+    uneven: bool = False,
 ) -> Program:
     """The program `jax.jit(fn, **options)` runs on `args`, for any mesh, without devices.
 
@@ -27,10 +29,15 @@ def capture(
         name: What to call it; the function's own name by default.
         platform: What to lower for: `cuda`, `rocm`, `tpu` or `cpu`.
         options: `jax.jit` options such as `donate_argnums`.
+        uneven: Whether arguments may be in shares that their mesh does not divide them into, which JAX refuses.
     """
     label = str(name or getattr(fn, "__name__", "program"))
     try:
+        if uneven:
+            args, options, mark = even_parts(fn, args, options or {})
         module = lowered_module(fn, args, platform=platform, options=options)
+        if uneven:
+            mark(module)
     except MeshcastError:
         raise
     except Exception as error:  # the user's own function raised while being traced

@@ -217,7 +217,7 @@ def _captured_model(
             where="--set",
             fix="leave out what it names, or give it another value: meshcast models NAME has all settings",
         ) from error
-    program = capture(fn, *args, name=builder.name, platform=platform, options=jit_options)
+    program = capture(fn, *args, name=builder.name, platform=platform, options=jit_options, uneven=True)
     return replace(program, notes=builder.remarks(None if mesh is None else dict(mesh), **settings))
 
 

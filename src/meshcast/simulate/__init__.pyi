@@ -52,6 +52,8 @@ from meshcast.simulate.pipelines.columns import columns_of as columns_of
 from meshcast.simulate.pipelines.costs import PartCosts as PartCosts
 from meshcast.simulate.pipelines.costs import StepCosts as StepCosts
 from meshcast.simulate.pipelines.memory import stage_memory as stage_memory
+from meshcast.simulate.pipelines.one_forward_one_backward import interleaved_group as interleaved_group
+from meshcast.simulate.pipelines.one_forward_one_backward import near_groups as near_groups
 from meshcast.simulate.pipelines.runs import CriticalSegment as CriticalSegment
 from meshcast.simulate.pipelines.runs import Finish as Finish
 from meshcast.simulate.pipelines.runs import PipelineRun as PipelineRun

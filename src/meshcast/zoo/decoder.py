@@ -48,7 +48,7 @@ def layout_of(
     )
     if config.experts:
         layout.require(config.experts, ("expert", "tensor") if config.whole_experts else "expert", "experts")
-    return layout
+    return replace(layout, frozen=bool(config.lora))
 
 
 def _layer_weights(config: DecoderConfig, stack: LayerStack) -> dict[str, ShardedWeight]:

@@ -153,10 +153,11 @@ def _scaled(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool,
         if not held:
             narrow, scale = layout.constrain(kept(narrow, name), *over), kept(scale, name)
         made = [_narrow(equation, (narrow, scale), narrowed(w, kind.inputs), x.dtype) for w in weights]
-        return made, (narrow, scale, weights, jnp.zeros((), x.dtype))  # of the last the type alone
+        seen = None if layout.frozen else (narrow, scale)  # weights without gradients have no use for it later
+        return made, (seen, weights, jnp.zeros((), x.dtype))  # of the last the type alone
 
     def backward(saved: Any, gradients: list[jax.Array]) -> tuple[jax.Array, ...]:
-        narrow, scale, weights, like = saved
+        seen, weights, like = saved
         gradient_of_input: Any = None
         gradients_of_weights = []
         for w, gradient in zip(weights, gradients, strict=True):
@@ -164,7 +165,9 @@ def _scaled(equation: str, layout: MeshLayout, over: Sequence[Axes], held: bool,
             again = narrowed(w, kind.inputs)
             part = _narrow(f"{result},{right}->{left}", rounded, again, like.dtype)
             gradient_of_input = part if gradient_of_input is None else gradient_of_input + part
-            gradients_of_weights.append(_narrow(f"{left},{result}->{right}", (narrow, scale), rounded, w.dtype))
+            gradients_of_weights.append(
+                jnp.zeros_like(w) if layout.frozen else _narrow(f"{left},{result}->{right}", seen, rounded, w.dtype)
+            )
         return gradient_of_input, *gradients_of_weights
 
     function = jax.custom_vjp(lambda x, *weights: forward(x, *weights)[0])
@@ -188,7 +191,8 @@ def _scaled_by_rows(equation: str, layout: MeshLayout, over: Sequence[Axes], hel
 
     def forward(x: jax.Array, *weights: jax.Array) -> tuple[Any, Any]:
         x = x if held else layout.constrain(kept(x, name), *over)
-        return [multiplied(equation, x, w, x, inside=True) for w in weights], (x, weights)
+        made = [multiplied(equation, x, w, x, inside=True) for w in weights]
+        return made, (jnp.zeros((), x.dtype) if layout.frozen else x, weights)  # of what is frozen the type alone
 
     def backward(saved: Any, gradients: list[jax.Array]) -> tuple[jax.Array, ...]:
         x, weights = saved
@@ -197,7 +201,9 @@ def _scaled_by_rows(equation: str, layout: MeshLayout, over: Sequence[Axes], hel
         for w, gradient in zip(weights, gradients, strict=True):
             part = multiplied(f"{result},{right}->{left}", gradient, w, x)
             gradient_of_input = part if gradient_of_input is None else gradient_of_input + part
-            gradients_of_weights.append(multiplied(f"{left},{result}->{right}", x, gradient, w))
+            gradients_of_weights.append(
+                jnp.zeros_like(w) if layout.frozen else multiplied(f"{left},{result}->{right}", x, gradient, w)
+            )
         return gradient_of_input, *gradients_of_weights
 
     function = jax.custom_vjp(lambda x, *weights: forward(x, *weights)[0])

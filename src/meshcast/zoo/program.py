@@ -16,6 +16,7 @@ from meshcast.zoo.builder import ModelProgram as ModelProgram
 from meshcast.zoo.layers import BATCH
 from meshcast.zoo.optimizers import adamw, adamw_state
 from meshcast.zoo.sharding import WHOLE, Axes, MeshLayout
+from meshcast.zoo.shares import as_share, filled, with_fill, without_fill
 
 Reduced = Callable[[Any], Any]
 
@@ -47,8 +48,9 @@ def adamw_program(
     `gradient_dtype`: on each replica of "data" alone, and over replicas once at the end. What is reduced there is in that type
     too; what the partitioner reduces inside of the backward pass is in the compute dtype, as its products are.
     `zero` (Rajbhandari 2020) shares the optimizer's state out over "data": 1 reduces gradients into shares once a step, 2 for
-    every microbatch; the parameters after the update are gathered. Where the parameters are in half
-    precision, the state then holds their fp32 copy too. With `adapters_only` the other parameters stay as they are.
+    every microbatch; the parameters after the update are gathered. What the replicas do not divide is filled up to equal
+    shares, as flat buffers are (DeepSpeed, Megatron). Where the parameters are in half precision, the state then holds their
+    fp32 copy too. With `adapters_only` the other parameters stay as they are.
     """
     if zero not in (0, 1, 2):
         raise UsageError(f"zero={zero} is not a stage of ZeRO here", where="--set", fix="0, 1 or 2; 3 is the axis fsdp")
@@ -60,12 +62,14 @@ def adamw_program(
         """Values like the parameters, as the optimizer's state is stored."""
         if not zero or layout.mesh is None:
             return values
-        return jax.tree.map(lambda v, s: jax.lax.with_sharding_constraint(v, s.sharding), values, shares)
+        return jax.tree.map(as_share, values, shares)
 
-    def gradients(loss: Callable[[Any, Any], jax.Array], params: Any, batch: Any) -> tuple[jax.Array, Any]:
+    def gradients(params: Any, frozen: Any, batch: Any) -> tuple[jax.Array, Any]:
         if layout.size("data") == 1 or (accumulate == 1 and not zero):
-            return _mean(loss, params, batch, accumulate, gradient_dtype)
-        return _mean_apart(layout, loss, params, batch, accumulate, gradient_dtype, dimensions, each=zero == 2)
+            return _mean(_beside(loss, frozen), params, batch, accumulate, gradient_dtype)
+        return _mean_apart(
+            layout, loss, params, batch, accumulate, gradient_dtype, dimensions, each=zero == 2, frozen=frozen
+        )
 
     half = any(leaf.dtype.itemsize < 4 for leaf in jax.tree.leaves(trained))
     opt_state = adamw_state(shares)
@@ -74,24 +78,30 @@ def adamw_program(
             lambda share: jax.ShapeDtypeStruct(share.shape, jnp.float32, sharding=share.sharding), shares
         )
 
-    def update(loss: Callable[[Any, Any], jax.Array], params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, Any]:
-        value, grads = gradients(loss, params, batch)
+    def update(params: Any, frozen: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, Any]:
+        value, grads = gradients(params, frozen, batch)
         master = opt_state.get("master")
         moments = {name: held for name, held in opt_state.items() if name != "master"}
         stepped, moments = adamw(shared(params) if master is None else master, grads, moments)
-        if master is None:
-            return stepped, moments, value
-        return jax.tree.map(lambda p, s: s.astype(p.dtype), params, stepped), moments | {"master": stepped}, value
+        whole = jax.tree.map(
+            lambda p, s, share: without_fill(s.astype(p.dtype), p.shape, share), params, stepped, shares
+        )
+        return whole, moments if master is None else moments | {"master": stepped}, value
 
     def train_step(params: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
         if not adapters_only:
-            return update(loss, params, opt_state, batch)
+            return update(params, None, opt_state, batch)
         trained, frozen = parted(params)
-        stepped, state, value = update(lambda t, data: loss(joined(t, frozen), data), trained, opt_state, batch)
+        stepped, state, value = update(trained, frozen, opt_state, batch)
         return joined(stepped, frozen), state, value
 
     results = (params, opt_state, layout.struct((), jnp.float32))
     return train_step, (params, opt_state, batch), jit_options(layout, donate=(0, 1), results=results)
+
+
+def _beside(loss: Callable[[Any, Any], Any], frozen: Any) -> Callable[[Any, Any], Any]:
+    """The loss as a function of the parameters that are trained, where others are frozen."""
+    return loss if frozen is None else lambda trained, batch: loss(joined(trained, frozen), batch)
 
 
 def mean_with_extras(
@@ -152,10 +162,12 @@ def _mean_apart(
     *,
     each: bool,
     extras: bool = False,
+    frozen: Any = None,
 ) -> tuple[Any, Any]:
     """The gradients with replicas of "data" apart until they are averaged: after `each` microbatch, or once at the end.
 
-    Gradients that `shares` gives a dimension are reduced into shares along it; the others are kept whole.
+    Gradients that `shares` gives a dimension are reduced into shares along it; the others are kept whole. Parameters that are
+    `frozen` come in beside the others: of what a function of shards closes over, scans save a copy for the backward pass.
     """
     replicas = layout.size("data")
 
@@ -166,13 +178,18 @@ def _mean_apart(
             if dimension == WHOLE:
                 total = jax.lax.psum(gradient, "data")
             else:
+                shape = list(gradient.shape)
+                shape[dimension] = filled(shape[dimension], replicas)
+                gradient = with_fill(gradient, tuple(shape))
                 total = jax.lax.psum_scatter(gradient, "data", scatter_dimension=dimension, tiled=True)
             return total / replicas
 
         return jax.tree.map(reduced, gradients, shares)
 
-    def apart(params: Any, batch: Any) -> tuple[Any, Any]:
-        value, grads = _mean(loss, params, batch, accumulate, dtype, averaged if each else None, extras=extras)
+    def apart(params: Any, batch: Any, frozen: Any) -> tuple[Any, Any]:
+        value, grads = _mean(
+            _beside(loss, frozen), params, batch, accumulate, dtype, averaged if each else None, extras=extras
+        )
         value = jax.tree.map(lambda v: jax.lax.psum(v, "data") / replicas, value)
         return value, grads if each else averaged(grads)
 
@@ -180,11 +197,11 @@ def _mean_apart(
         apart,
         mesh=layout.mesh,
         axis_names={"data"},
-        in_specs=(P(), P("data") if accumulate == 1 else P(None, "data")),
+        in_specs=(P(), P("data") if accumulate == 1 else P(None, "data"), P()),
         out_specs=(P(), jax.tree.map(lambda d: P() if d == WHOLE else P(*(None,) * d, "data"), shares)),
         check_vma=False,
     )
-    found: tuple[Any, Any] = run(params, batch)
+    found: tuple[Any, Any] = run(params, batch, frozen)
     return found
 
 

@@ -18,6 +18,7 @@ from jax.typing import DTypeLike
 
 from meshcast.base import UndividedError, UsageError
 from meshcast.zoo.saving import kept
+from meshcast.zoo.shares import filled
 from meshcast.zoo.words import AUTO, BATCH
 
 Axes = str | tuple[str, ...] | None
@@ -40,12 +41,16 @@ class ShardedWeight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshLayout:
-    """Shardings over a mesh; without a mesh every method is the identity or a plain shape."""
+    """Shardings over a mesh; without a mesh every method is the identity or a plain shape.
+
+    With `frozen` the weights of products are not trained: nothing is kept for their gradients.
+    """
 
     mesh: AbstractMesh | None = None
     sequence_parallel: bool = False
     attention: str = "plain"
     products: str = "plain"
+    frozen: bool = False
 
     @classmethod
     def of(
@@ -118,7 +123,19 @@ class MeshLayout:
 
     def params(self, weights: Any, dtype: DTypeLike) -> Any:
         """Abstract parameters for a pytree of `ShardedWeight`."""
-        return jax.tree.map(lambda weight: self.struct(weight.shape, dtype, *self.stored(weight)), weights)
+        return jax.tree.map(lambda weight: self.param(weight, dtype), weights)
+
+    def param(self, weight: ShardedWeight, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
+        """An abstract parameter as it is stored; devices that only store shares and gather them need not divide it.
+
+        What they do not divide is in shares of the next whole number, the last ones with fewer (PyTorch's FSDP2).
+        """
+        stored = self.stored(weight)
+        used = [tuple(axis for axis in self.present(entry) if axis not in _SHARING) for entry in stored]
+        struct = self.struct(weight.shape, dtype, *used)
+        if self.mesh is None:
+            return struct
+        return jax.ShapeDtypeStruct(weight.shape, dtype, sharding=NamedSharding(self.mesh, self.spec(*stored)))
 
     def stored(self, weight: ShardedWeight) -> tuple[Axes, ...]:
         """The axes that a weight is stored over: where "fsdp" is in the mesh, of whatever size, "context" goes with it.
@@ -199,14 +216,17 @@ class MeshLayout:
         return jax.tree.map(gathered, weights, values)
 
     def spread(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> jax.ShapeDtypeStruct:
-        """An argument shared out over one more axis, along a dimension that no axis splits; as it is if none fits.
+        """An argument shared out over one more axis, along a dimension that no axis splits; as it is if there is none.
 
-        Sharing a share out again would reach into the products that make it.
+        Where the axis divides no such dimension, one is filled up to shares of equal size. Sharing a share out again would
+        reach into the products that make it.
         """
         dimension = self.spread_dimension(struct, axis)
         if dimension == WHOLE:
             return struct
-        return self._over(struct, dimension, axis)
+        shape = list(struct.shape)
+        shape[dimension] = filled(shape[dimension], self.size(axis))
+        return self._over(jax.ShapeDtypeStruct(tuple(shape), struct.dtype, sharding=struct.sharding), dimension, axis)
 
     def _over(self, struct: jax.ShapeDtypeStruct, dimension: int, axes: Axes) -> jax.ShapeDtypeStruct:
         assert self.mesh is not None
@@ -219,14 +239,16 @@ class MeshLayout:
         """The weight sharded over all devices with the same share of it: "data", "context", and those that split experts alone.
 
         An expert's weights are spread over "data" and "context"; what all experts' devices have alike, over "expert" too
-        (Megatron's distributed optimizer has a group for each of the two, context ranks in both).
+        (Megatron's distributed optimizer has a group for each of the two, context ranks in both). What these axes cannot divide
+        by whole dimensions is a flat buffer of shares, as all of it is there: good for what goes element by element.
         """
         spec = struct.sharding.spec if struct.sharding is not None else ()
         used = _named(struct)
         axes = [axis for axis in ("data", "context", "expert") if axis not in used and self.present(axis)]
         apart = struct
         for axis in axes:
-            apart = self.spread(apart, axis)
+            if (dimension := self._even_dimension(apart, axis)) != WHOLE:
+                apart = self._over(apart, dimension, axis)
         if len(_named(apart)) == len(used) + len(axes):
             return apart
         # Too few whole dimensions for an axis each: all of them share one, where there is one that they divide.
@@ -234,15 +256,37 @@ class MeshLayout:
         for dimension, extent in enumerate(struct.shape):
             if not (spec[dimension : dimension + 1] or (None,))[0] and extent % self.size(together) == 0:
                 return self._over(struct, dimension, together)
-        return apart
+        return self._flat(struct, together)
+
+    def _flat(self, struct: jax.ShapeDtypeStruct, axes: tuple[str, ...]) -> jax.ShapeDtypeStruct:
+        """A row for each share of a weight, its elements filled up to equal shares over more axes."""
+        assert self.mesh is not None
+        used = tuple(name for name in self.mesh.axis_names if name in _named(struct))
+        own = struct.sharding.shard_shape(struct.shape) if struct.sharding is not None else struct.shape
+        shape = (self.size(used), filled(math.prod(own), self.size(axes)))
+        sharding = NamedSharding(self.mesh, self.spec(used, axes))
+        return jax.ShapeDtypeStruct(shape, struct.dtype, sharding=sharding)
 
     def spread_dimension(self, struct: jax.ShapeDtypeStruct, axis: str = "data") -> int:
-        """The dimension that `spread` divides, `WHOLE` where there is none."""
+        """The dimension that `spread` divides: one in equal parts, else that of the smallest shares; `WHOLE` without any."""
         if self.mesh is None or not self.present(axis):
             return WHOLE
-        spec = (*struct.sharding.spec, *(None,) * len(struct.shape))
-        whole = (d for d, extent in enumerate(struct.shape) if not spec[d] and extent % self.size(axis) == 0)
-        return next(whole, WHOLE)
+        even = self._even_dimension(struct, axis)
+        if even != WHOLE:
+            return even
+        size = self.size(axis)
+        whole = [d for d in self._undivided_dimensions(struct) if struct.shape[d] > 1]
+        return min(whole, key=lambda d: filled(struct.shape[d], size) / struct.shape[d], default=WHOLE)
+
+    def _even_dimension(self, struct: jax.ShapeDtypeStruct, axis: str) -> int:
+        """The first dimension that no axis splits and that this one divides."""
+        size = self.size(axis)
+        return next((d for d in self._undivided_dimensions(struct) if struct.shape[d] % size == 0), WHOLE)
+
+    @staticmethod
+    def _undivided_dimensions(struct: jax.ShapeDtypeStruct) -> list[int]:
+        spec = (*(struct.sharding.spec if struct.sharding is not None else ()), *(None,) * len(struct.shape))
+        return [d for d in range(len(struct.shape)) if not spec[d]]
 
     def require(self, count: int, axes: Axes, what: str) -> None:
         """Refuses a count that the axes do not divide."""

@@ -33,7 +33,7 @@ def stored_params(
 
     def struct(weight: ShardedWeight, *, of_layer: bool) -> Any:
         is_matrix = of_layer and len(weight.shape) > 2
-        return layout.struct(weight.shape, narrow if narrow and is_matrix else dtype, *layout.stored(weight))
+        return layout.param(weight, narrow if narrow and is_matrix else dtype)
 
     return {
         name: jax.tree.map(lambda weight, inside=name in layers: struct(weight, of_layer=inside), each)

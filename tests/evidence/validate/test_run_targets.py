@@ -19,7 +19,7 @@ from meshcast.hardware import Device
 from meshcast.jobs.stated import systems
 from meshcast.jobs.stated.asking import stated_options
 from meshcast.jobs.stated.extras import Extras
-from meshcast.jobs.stated.parallelism import _even_shares, shared_out
+from meshcast.jobs.stated.parallelism import shared_out
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.jobs.stated.target import RunTarget, run_target
 from meshcast.options import Options
@@ -268,28 +268,11 @@ def test_fused_attention_is_half_precision_s(precision: str, attention: str) -> 
     assert target(precision=precision, attention="cudnn").plan["attention"] == attention
 
 
-def test_widths_that_shards_and_context_ranks_share_evenly() -> None:
-    """3,840 numbers over 16 x 4 ranks are 60 each; over 512 they are none, and 64 x 4 are the most that share them."""
+def test_weights_are_shared_out_over_any_number_of_shards() -> None:
+    """3,840 numbers over 128 x 4 ranks that store shares are no whole number each: the plan is the run's all the same."""
     counts = {**LLAMA, "hidden": 3840, "heads": 30, "kv_heads": 30, "gbs": 128}
     found = target(devices=512, degrees={"fsdp": 128, "cp": 4}, mbs=1.0, counts=counts, model="other")
-    assert (found.missing, found.plan["fsdp"]) == ((), 64)
-
-
-@pytest.mark.parametrize(
-    ("sharded", "context", "width", "shares"),
-    [
-        (8, 3, 4096, 1),
-        (8, 6, 4096, 1),
-        (8, 6, 3840, 8),
-        (6, 3, 3072, 2),
-        (12, 6, 4608, 12),
-        (9, 6, 4608, 3),
-        (8, 1, 12, 4),
-    ],
-)
-def test_shares_are_even_for_context_ranks_of_any_number(sharded: int, context: int, width: int, shares: int) -> None:
-    """4,608 = 2^9 x 9: nine shards of six ranks would need 54, three need 18; three ranks share no 4,096 at all."""
-    assert _even_shares(sharded, context, width) == shares
+    assert (found.missing, found.plan["fsdp"], found.plan["dp"]) == ((), 128, 1)
 
 
 @pytest.mark.parametrize(
@@ -668,7 +651,7 @@ def test_what_tensor_ranks_cannot_share_evenly_is_filled_up_or_copied() -> None:
     assert {"a vocabulary of 256000 filled up to 256512, which tp=12 shares evenly"} <= set(found.assumptions)
 
 
-def test_of_ranks_that_cannot_share_weights_evenly_some_hold_the_same() -> None:
+def test_ranks_that_cannot_share_weights_evenly_share_them_all_the_same() -> None:
     found = target(devices=24, degrees={"dp": 1, "fsdp": 24}, counts={**LLAMA, "gbs": 48})
     assert (found.missing, found.contradictions) == ((), ())
-    assert (found.plan["dp"], found.plan["fsdp"]) == (3, 8)
+    assert (found.plan["dp"], found.plan["fsdp"]) == (1, 24)

@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 LLAMA: tuple[str, dict[str, Any]] = ("llama3-tiny", {"layers": 1})
 WINDOW: tuple[str, dict[str, Any]] = ("llama3-tiny", {"layers": 1, "window": 5, "attention_cap": 3.0})
 GPT: tuple[str, dict[str, Any]] = ("gpt2-tiny", {"vocab": 256, "layers": 1})
+# Eight devices divide neither its width nor its vocabulary.
+ODD: tuple[str, dict[str, Any]] = ("gpt2-tiny", {"vocab": 255, "layers": 1, "dim": 36})
 # Room for every token, and no loss that depends on who else is in the microbatch.
 MIXTRAL: tuple[str, dict[str, Any]] = (
     "mixtral-tiny",
@@ -32,6 +34,7 @@ CASES = [
     (*LLAMA, "dp=2,cp=4,attention=flash,mbs=4,remat=full"),
     (*GPT, "dp=4,zero=1,mbs=1,remat=selective"),
     (*GPT, "dp=4,zero=2,mbs=1"),
+    (*ODD, "dp=8,zero=1,mbs=1"),
     (*MIXTRAL, "ep=4,mbs=2"),
 ]
 # A bias of keys changes no softmax: its gradient is rounding alone, and so is Adam's step.

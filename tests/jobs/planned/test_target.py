@@ -14,7 +14,10 @@ from meshcast.hardware import load_device
 from meshcast.jobs.described import asked_of
 from meshcast.jobs.pipeline import Pipeline
 from meshcast.jobs.planned import Plan, attention_of, model_of, plan_target, planned_model
+from meshcast.lower import lower_compiled
+from meshcast.partition import partition
 from meshcast.programs.program import Program
+from meshcast.workload import Collective, read_workload
 from meshcast.zoo.sharding import MeshLayout
 
 
@@ -38,16 +41,14 @@ from meshcast.zoo.sharding import MeshLayout
         ("resnet50", "tp=2", {}, InfeasibleError, "tp=2 splits attention heads, and resnet50 has none"),
         ("resnet50", "cp=2", {}, InfeasibleError, "cp=2 splits the sequence"),
         ("llama3-8b", "tp=64", {}, InfeasibleError, "use tp=32"),
-        ("llama3-8b", "fsdp=7", {"batch": "7"}, InfeasibleError, "use fsdp=4 or 8"),
         ("llama3-8b", "tp=8", {"vocab": "1001"}, InfeasibleError, "use tp=7 or 11"),
         ("llama3-8b", "cp=2", {"seq": "129"}, InfeasibleError, "use cp=1 or 3"),
         ("llama3-8b", "cp=2,tp=2,sp=1", {"seq": "34"}, InfeasibleError, "34 is not divisible by cp=2 x tp=2"),
         ("qwen2.5-7b", "tp=7", {}, InfeasibleError, "key heads: 4 is not divisible by tp=7"),
-        ("llama3-8b", "fsdp=7,tp=2", {"batch": "7"}, InfeasibleError, "is not divisible by fsdp=7"),
         ("mixtral-8x7b", "ep=16", {}, InfeasibleError, "use ep=8"),
         ("llama3-8b", "pp=64", {"batch": "64"}, InfeasibleError, "32 parts are even"),
         ("llama3-8b", "pp=3", {"batch": "8"}, InfeasibleError, "use layers-per-stage=11x2+10; 2 or 4 parts"),
-        ("llama3-8b", "pp=4,vp=2", {"batch": "6"}, InfeasibleError, "use 8 microbatches (a batch of 8)"),
+        ("llama3-8b", "pp=4,vp=2", {"batch": "11"}, InfeasibleError, "use 10 or 12 microbatches (a batch of 10 or 12)"),
         ("llama3-8b", "dp=2,mbs=2,microbatches=3", {"batch": "8"}, InfeasibleError, "makes 2 microbatches of 4"),
         ("llama3-8b", "dp=2", {"batch": "0"}, UsageError, "positive integer"),
         ("llama3-8b", "pp=2", {"batch": "2", "seq": "0"}, UsageError, "positive integer"),
@@ -147,6 +148,15 @@ def test_equal_parts_are_one() -> None:
     assert pipeline.reduction.over == ("data",)
 
 
+def test_interleaved_stages_take_fewer_microbatches_than_there_are_of_them() -> None:
+    """Two microbatches go through four stages as one group, and those of six as one of six."""
+    for microbatches in (2, 6):
+        plan = Plan.parse(f"pp=4,vp=2,layers-per-stage=0+1x6+0,microbatches={microbatches}")
+        pipeline = plan_target("llama3-tiny", plan, settings={"seq": "32", "layers": "6"})
+        assert isinstance(pipeline, Pipeline)
+        assert pipeline.microbatches == microbatches
+
+
 def test_uneven_parts() -> None:
     plan = Plan.parse("pp=4,layers-per-stage=0+1x2+0,microbatches=4")
     pipeline = plan_target("llama3-tiny", plan, settings={"seq": "32"})
@@ -208,6 +218,79 @@ def test_state_is_shared_out_over_all_ranks_whatever_the_number_of_layers() -> N
         spread = layout.spread_over_replicas(weight)
         assert spread.sharding is not None
         assert spread.sharding.shard_shape(spread.shape) in ((1, 8, 4), (3, 4, 4))
+
+
+def test_state_that_replicas_divide_no_dimension_of_is_a_flat_buffer_of_shares() -> None:
+    """A device of two has 3 x 16 x 4 = 192 numbers, seven replicas of it 28 each; of a norm 3 x 16 / 7, filled up, are 7."""
+    layout = MeshLayout.of({"data": 7, "tensor": 2}, axes=("data", "tensor"))
+    for shape, axes, buffer, share in (
+        ((3, 16, 8), (None, None, "tensor"), (2, 196), (1, 28)),
+        ((3, 16), (), (1, 49), (1, 7)),
+    ):
+        spread = layout.spread_over_replicas(layout.struct(shape, "float32", *axes))
+        assert spread.sharding is not None
+        assert (spread.shape, spread.sharding.shard_shape(spread.shape)) == (buffer, share)
+
+
+def moved(program: Program, *, axis: str) -> dict[str, tuple[int, int]]:
+    """By kind of collective over all devices of an axis, and those alone, how many a step has and their bytes."""
+    found: dict[str, tuple[int, int]] = {}
+    for op, count in read_workload(partition(program)).walk():
+        collective = op.cost.geometry
+        if isinstance(collective, Collective):
+            assert collective.group.axes == (axis,)
+            times, size = found.get(collective.kind, (0, 0))
+            found[collective.kind] = (times + count, size + count * collective.payload_bytes)
+    return found
+
+
+def test_weights_are_stored_over_any_number_of_devices() -> None:
+    """A width of 64 is 22 rows on each of three devices; programs of two, which divide it, have the same exchanges."""
+    said = {}
+    for devices in (2, 3):
+        settings = {"batch": str(devices), "seq": "32"}
+        program = plan_target("llama3-tiny", Plan.parse(f"fsdp={devices},mbs=1,remat=full"), settings=settings)
+        assert isinstance(program, Program)
+        workload = read_workload(partition(program))
+        held = sum(
+            workload.tensors[value].bytes
+            for argument, value in zip(workload.arguments, workload.body.inputs, strict=True)
+            if argument.role in ("parameter", "optimizer_state")
+        )
+        whole = 12 * model_of("llama3-tiny").parameters()
+        assert whole / devices <= held <= whole * -(-64 // devices) / 64 * 1.01  # norms have a row for each layer
+        said[devices] = moved(program, axis="fsdp")
+    even, uneven = said[2], said[3]
+    for kind in ("all_gather", "reduce_scatter"):
+        assert uneven[kind][0] == even[kind][0]
+        assert uneven[kind][1] == pytest.approx(even[kind][1], rel=66 / 64 - 1)
+
+
+def test_a_compiler_is_not_asked_for_shares_that_are_not_of_one_size() -> None:
+    settings = {"batch": "3", "seq": "32"}
+    program = plan_target("llama3-tiny", Plan.parse("fsdp=3,mbs=1,remat=full"), settings=settings)
+    assert isinstance(program, Program)
+    with pytest.raises(UsageError, match="not all of one size"):
+        lower_compiled(program, load_device("h100-sxm"))
+
+
+@pytest.mark.parametrize("zero", [1, 2])
+def test_zero_shares_out_over_any_number_of_replicas(zero: int) -> None:
+    """Three replicas: widths of 64 are filled up to 66, vocabularies of 257 to 258, and no device has more than the third."""
+    settings = {"batch": "6", "seq": "32"}
+    program = plan_target("gpt2-tiny", Plan.parse(f"dp=3,zero={zero},mbs=1"), settings=settings)
+    assert isinstance(program, Program)
+    workload = read_workload(partition(program))
+    held: dict[str, int] = {}
+    for argument, value in zip(workload.arguments, workload.body.inputs, strict=True):
+        held[argument.role] = held.get(argument.role, 0) + workload.tensors[value].bytes
+    # Weights of 2 bytes whole; of their copy and two moments 12 bytes in three shares, 66 of 64 numbers at the most.
+    assert 12 / 3 <= held["optimizer_state"] / (held["parameter"] / 2) <= 12 / 3 * 66 / 64
+    exchanged, parameters = moved(program, axis="data"), held["parameter"] / 2
+    # Gradients of fp32 are reduced once a step or once a microbatch, and parameters of bf16 gathered once.
+    times = 1 if zero == 1 else 2
+    assert 4 * parameters * times <= exchanged["reduce_scatter"][1] <= 4 * parameters * times * 66 / 64
+    assert exchanged["all_gather"][1] == pytest.approx(2 * parameters, rel=66 / 64 - 1)
 
 
 def test_what_does_not_fit_is_infeasible() -> None:

@@ -49,6 +49,31 @@ def test_virtual_stages_divide_the_bubble(stages: int, microbatches: int, chunks
     assert run.bubble == pytest.approx((stages - 1) / (chunks * microbatches + stages - 1))
 
 
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "chunks", "group", "idle"),
+    [
+        (4, 8, 2, 4, 3),  # two rounds of as many as there are stages
+        (4, 10, 2, 5, 3),  # two rounds of five: nobody waits for them to come round, and the bubble stays
+        (4, 7, 3, 7, 3),
+        (3, 5, 2, 5, 2),
+        (2, 1, 2, 1, 2),  # alone through four parts, of which a stage has two
+        (4, 3, 2, 3, 4),  # waits one pass in each of two chunks, and two more for those behind
+        (8, 4, 4, 4, 19),
+    ],
+)
+def test_groups_of_microbatches_that_are_not_as_many_as_the_stages(
+    stages: int, microbatches: int, chunks: int, group: int, idle: int
+) -> None:
+    """The bubble in forward and backward passes of a part: p - 1, and v (p - m) + m - 1 of fewer microbatches than stages."""
+    schedule = checked(make_schedule("interleaved", stages=stages, microbatches=microbatches, chunks=chunks))
+    costs = equal(stages * chunks, saved_bytes=1)
+    run = simulate_pipeline(schedule, costs)
+    assert run.duration == pytest.approx(3 * (chunks * microbatches + idle))
+    kept = [stage_memory(schedule, stage, costs.parts).in_flight for stage in range(stages)]
+    most = chunks * microbatches
+    assert kept == [min(most, 2 * (stages - 1 - d) + (chunks - 1) * group + 1) for d in range(stages)]
+
+
 @pytest.mark.parametrize("times", [(1.0, 1.0, 1.0), (1.0, 1.2, 0.8)])
 @pytest.mark.parametrize("stages", [2, 4, 8])
 def test_zero_bubble_closed_forms(stages: int, times: tuple[float, float, float]) -> None:
@@ -175,9 +200,9 @@ def test_counts_that_no_schedule_can_have() -> None:
         make_schedule("1f1", stages=2, microbatches=2)
     with pytest.raises(UsageError, match="has no virtual stages, 2 were asked for"):
         make_schedule("1f1b", stages=2, microbatches=2, chunks=2)
-    with pytest.raises(UsageError, match="no multiple") as caught:
-        make_schedule("interleaved", stages=4, microbatches=6, chunks=2)
-    assert "use 8 microbatches" in str(caught.value)
+    with pytest.raises(UsageError, match="11 do not make 2 of them") as caught:
+        make_schedule("interleaved", stages=4, microbatches=11, chunks=2)
+    assert "use 10 or 12 microbatches" in str(caught.value)
     with pytest.raises(UsageError, match="0 microbatches"):
         make_schedule("gpipe", stages=2, microbatches=0)
 

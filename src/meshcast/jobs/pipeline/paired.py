@@ -7,8 +7,9 @@ has the same idea). Passes that take F and B alone, x of it waiting for exchange
     max(C + c min(y, C), y),   C = F + B - x
 
 together, c being the share of the device's cores that an exchange keeps busy (`[communication] cores`). A stage has pairs
-from when its first backward pass can begin: not in the 2 (p - 1) + (v - 1) p passes before, of v m, that p interleaved stages
-of v parts warm up with (Narayanan 2021). What is hidden is taken off the passes as far as each waits.
+from when its first backward pass can begin: not in the 2 (p - 1) + (v - 1) g passes before, of v m, that p interleaved stages
+of v parts warm up with, g microbatches in a group (p of them: Narayanan 2021). What is hidden is taken off the passes as far as
+each waits.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from meshcast.hardware import Device
 from meshcast.jobs.pipeline.definition import Pipeline
 from meshcast.jobs.pipeline.parts import PartEstimate
 from meshcast.results import Prediction
+from meshcast.simulate import interleaved_group
 
 _PASSES = ("forward", "backward")
 
@@ -50,7 +52,8 @@ def _steady(pipeline: Pipeline) -> float:
     stages, parts = pipeline.stages, pipeline.virtual_stages
     if parts < 2:
         return 0.0
-    return max(0.0, 1 - (2 * (stages - 1) + (parts - 1) * stages) / (parts * pipeline.microbatches))
+    group = interleaved_group(stages, pipeline.microbatches) or stages
+    return max(0.0, 1 - (2 * (stages - 1) + (parts - 1) * group) / (parts * pipeline.microbatches))
 
 
 def _exchanged(prediction: Prediction) -> tuple[float, float]:

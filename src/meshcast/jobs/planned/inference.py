@@ -56,4 +56,4 @@ def inference_program(
         shared["attention"] = plan.attention
     refuse_decided(plan, shared, chosen)
     fn, args, options = builder(plan.mesh, mode=mode, **chosen, **shared)
-    return capture(fn, *args, name=builder.name, platform=platform, options=options)
+    return capture(fn, *args, name=builder.name, platform=platform, options=options, uneven=True)

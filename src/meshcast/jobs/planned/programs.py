@@ -64,7 +64,7 @@ def captured_as(name: str, platform: str, *, precise: bool) -> Made:
     def made(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Program:
         label, traced = f"{name}, {function.__name__}", precisely(function) if precise else function
         with _TRACING:
-            return capture(traced, *args, name=label, platform=platform, options=options)
+            return capture(traced, *args, name=label, platform=platform, options=options, uneven=True)
 
     return made
 

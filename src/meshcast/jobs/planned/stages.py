@@ -12,6 +12,7 @@ from meshcast.base import InfeasibleError, UnsupportedError, UsageError, kept_fo
 from meshcast.jobs.pipeline import Part, Pipeline, pipeline_of
 from meshcast.jobs.planned.settings import check, microbatches_of, near_divisors
 from meshcast.partition import ask_ahead
+from meshcast.simulate import interleaved_group, near_groups
 from meshcast.zoo import PLAN_FLAG, Builder, Plan, text_of
 
 # What a part of a model is made with; everything else that is set belongs to its configuration.
@@ -172,14 +173,16 @@ def check_cut(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> None
 
 
 def _microbatches(plan: Plan, settings: Mapping[str, Any]) -> int:
-    """Microbatches of a step, which interleaved stages take in whole groups."""
+    """Microbatches of a step, which interleaved stages take in equal groups."""
     microbatches = microbatches_of(plan, settings)
-    if plan.pipeline_schedule == "interleaved" and microbatches % plan.pp:
-        batch, step = -(-microbatches // plan.pp) * plan.pp, plan.mbs * plan.batch_shards
+    if plan.pipeline_schedule == "interleaved" and interleaved_group(plan.pp, microbatches) is None:
+        step = plan.mbs * plan.batch_shards
+        near = near_groups(plan.pp, microbatches)
+        numbers, batches = (" or ".join(map(str, found)) for found in (near, [count * step for count in near]))
         raise InfeasibleError(
-            f"interleaved stages take microbatches in groups of pp={plan.pp}, and a step has {microbatches}",
+            f"interleaved stages take microbatches in equal groups of pp={plan.pp} or more, and a step has {microbatches}",
             where=PLAN_FLAG,
-            fix=f"use {batch} microbatches (a batch of {batch * step}), or vp=1",
+            fix=f"use {numbers} microbatches (a batch of {batches}), or vp=1",
         )
     return microbatches
 

@@ -121,7 +121,7 @@ def _program(builder: Builder, plan: Plan, settings: tuple[tuple[str, Any], ...]
 
     fn, args, options = builder(plan.mesh, **step_settings(plan, builder, dict(settings)))
     function = precisely(fn) if plan.precision == "fp32" else fn
-    program = capture(function, *args, name=builder.name, platform=platform, options=options)
+    program = capture(function, *args, name=builder.name, platform=platform, options=options, uneven=True)
     return replace(program, notes=builder.remarks(plan.mesh, **dict(settings)))
 
 

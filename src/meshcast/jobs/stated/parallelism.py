@@ -129,9 +129,6 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
         )
         sharded = ranks
     plain = ranks // sharded
-    if model.planned and (shares := _even_shares(sharded, run.degree("cp"), model.config.dim)) != sharded:
-        found.assumes(f"fsdp={shares}: programs share a width of {model.config.dim} evenly, fsdp={sharded} does not")
-        sharded = shares
     if "dp" in run.degrees and run.degree("dp") != plain:
         found.contradicts(
             f"dp={plain}: dp={run.degree('dp')} is not what {ranks} ranks leave",
@@ -152,15 +149,6 @@ def _data_parallel(run: StatedRun, model: RunModel, ranks: int, found: Findings)
     if outer * inner != experts:
         found.assumes(f"ep={outer * inner}: ep={experts} reaches over tensor ranks, and {ranks} ranks share the batch")
     return {"dp": plain // inner, "fsdp": sharded // outer, "ep": outer * inner}
-
-
-def _even_shares(sharded: int, context: int, width: int) -> int:
-    """The most ranks d up to those that share out weights whose shares of a width are even: those of a sequence share it too.
-
-    d divides `sharded`, and d x context the width; 1 where none does.
-    """
-    shares = (count for count in range(1, sharded + 1) if sharded % count == 0 and width % (count * context) == 0)
-    return max(shares, default=1)
 
 
 def _sharing(run: StatedRun, plan: PlanWords) -> PlanWords:

@@ -94,7 +94,7 @@ def packed_product(asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWork:
     work, tiled = product(asked, chip, machine), asked.product
     if tiled.unpacked <= tiled.read:
         return work
-    filled = replace(asked, product=replace(tiled, read=tiled.unpacked))
+    filled = replace(asked, product=tiled.as_unpacked())
     return min(work, product(filled, chip, machine), key=lambda each: each.time)
 
 

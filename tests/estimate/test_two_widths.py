@@ -85,7 +85,9 @@ def convolved(batch: int, side: int, channels: int, filters: int, *, activations
     sums, out = (
         f"tensor<{batch}x{side}x{side}x{filters}x!quant.uniform<i{bits}:f32, 0.1>>" for bits in (32, activations)
     )
-    numbers = "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1], pad = [[1, 1], [1, 1]]}"
+    numbers = (
+        "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1], pad = [[1, 1], [1, 1]]}"
+    )
     groups = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
     made = f"""
     func.func @main(%a: {image}, %w: {kernel}) -> {out} {{
@@ -120,7 +122,10 @@ def test_a_bound_does_not_rise_with_fewer_bits(device: str) -> None:
     """What widens operands is no part of it: on a TPU's vector units that took six times as long as the bytes."""
     for m, k, n in ((1, 4096, 4096), (7, 8192, 40)):
         hold({(a, w): read(m, k, n, activations=a, weights=w) for a, w in PAIRS}, device, "roofline")
-    for batch, side, channels in ((64, 32, 16), (1, 30, 3)):  # the second is cut in pieces, whose edges are widened twice
+    for batch, side, channels in (
+        (64, 32, 16),
+        (1, 30, 3),
+    ):  # the second is cut in pieces, whose edges are widened twice
         hold(
             {(a, w): convolved(batch, side, channels, 16, activations=a, weights=w) for a, w in PAIRS},
             device,

@@ -68,8 +68,8 @@ class Noise:
         ):
             if not 0 <= deviation <= steps:
                 raise UsageError(
-                    f"{name}={deviation:g} is a deviation in steps, and a quantiser of {bits} bits has {steps}: more leaves nothing "
-                    "of what it is added to",
+                    f"{name}={deviation:g} is a deviation in steps, and a quantiser of {bits} bits has {steps}: more leaves "
+                    "nothing of what it is added to",
                     where="--set",
                     fix=f"0 to {steps}, such as {name}=0.2",
                 )

@@ -196,8 +196,14 @@ def test_one_bad_row_alone_says_why() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("r,s,v6e,matmul,bf16,M=64;N=64;K=64,1\n", "ops.csv:2: the row has 7 cells, the header 8: notes would be missing"),
-        ('r,s,v6e,matmul,bf16,M=64;N=64;K=64,1,"trust=A\n', "ops.csv:2: the row that begins here cannot be read: a quote"),
+        (
+            "r,s,v6e,matmul,bf16,M=64;N=64;K=64,1\n",
+            "ops.csv:2: the row has 7 cells, the header 8: notes would be missing",
+        ),
+        (
+            'r,s,v6e,matmul,bf16,M=64;N=64;K=64,1,"trust=A\n',
+            "ops.csv:2: the row that begins here cannot be read: a quote",
+        ),
         ("r,s,v6e,matmul,bf16,M=64;N=64;K=64,1,\n", "write trust=A into the notes of rows that are device times"),
     ],
 )

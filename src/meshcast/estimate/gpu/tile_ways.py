@@ -48,7 +48,6 @@ class TiledProduct:
     )
     chained: float = 0.0  # cycles of such a step beside, from loads to registers and products, one after the other
 
-
     def as_unpacked(self) -> TiledProduct:
         """The product of operands that are stored as the units take them."""
         return replace(self, read=self.unpacked, recency=self.unpacked_recency)

@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from meshcast.base import InputError, MeshcastError, UsageError
 from meshcast.estimate import (
+    Estimates,
     Interpolator,
     InterpolatorRow,
     Split,
-    Estimates,
     build_interpolator,
     chosen_half,
     light_beside,
@@ -133,7 +133,8 @@ def row_kernels(row: OpRow, device: Device) -> Iterator[InterpolatorRow]:
     least_us = float(_least_seconds([kernel for kernel, _ in kernels], device, base) @ counts) * 1e6
     if row.time_us < least_us:
         raise ImpossibleTimeError(
-            f"{row.op} of {row.text} ({row.element}) in {row.time_us:g} us is faster than {device.name} can be, {least_us:.4g} us",
+            f"{row.op} of {row.text} ({row.element}) in {row.time_us:g} us is faster than {device.name} can be, "
+            f"{least_us:.4g} us",
             where=row.id,
             fix="correct its time, shape or dtype, or take the row out of the table; times are microseconds",
         )

@@ -233,7 +233,7 @@ def chosen_rows(rows: Sequence[OpRow], choice: RowChoice) -> list[OpRow]:
             if name not in known:
                 fix = nearest(name, known)
                 if flag == "--grade" and known == {UNGRADED}:
-                    fix = f"write trust={name} into the notes of rows that are device times, or --grade {UNGRADED}: no row's notes give a grade"
+                    fix = f"write trust={name} into the notes of rows that are device times, or --grade {UNGRADED}"
                 raise UsageError(f"no row has {name!r}", where=flag, fix=fix)
     found = [
         row

@@ -65,10 +65,16 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileJob:
-    """A product, and how its operands come: by TMA as they lie, or gathered by a convolution's windows."""
+    """A product, and how its operands come: by TMA as they lie, or gathered by a convolution's windows.
+
+    Attributes:
+        filled: The share of a step's bytes that a convolution's channels fill: what lies beyond them is multiplied as zeros, and
+            loaded from nowhere.
+    """
 
     product: TiledProduct
     gathered: bool = False
+    filled: float = 1.0
 
     @property
     def step(self) -> float:
@@ -168,7 +174,7 @@ def _fetched(way: Way, asked: TileJob, rows: int, columns: int, chip: Chip) -> f
             rhs /= 2
         elif columns > 1:
             lhs /= 2
-    return (lhs + rhs) * STEP_BYTES * chip.parameters.coalesced_reads
+    return (lhs + rhs) * STEP_BYTES * asked.filled * chip.parameters.coalesced_reads
 
 
 def _expected(way: Way, asked: TileJob, chip: Chip) -> float:

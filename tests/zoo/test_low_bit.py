@@ -151,7 +151,7 @@ def test_widths_that_nothing_stores_are_refused() -> None:
 @pytest.mark.parametrize("mode", ["-forward", ""])
 def test_noise_that_leaves_nothing_is_refused(setting: str, value: float, steps: int, mode: str) -> None:
     with pytest.raises(MeshcastError, match=f"has {steps}: more leaves nothing") as refused:
-        build(f"fqconv-kws-tiny{mode}", **{setting: float(value)})
+        build(f"fqconv-kws-tiny{mode}", None, **{setting: float(value)})
     assert f"0 to {steps}" in str(refused.value)
 
 

@@ -162,5 +162,6 @@ def _print(results: list[LayerResult], array: SystolicArray, simulator: str, own
     memory = "operands always in time" if array.estimated_bandwidth else (
         f"{array.ifmap.bandwidth}, {array.filter.bandwidth}, {array.ofmap.bandwidth} words a cycle"
     )  # fmt: skip
-    console.print(f"{array.rows} x {array.columns} cells, {array.dataflow}; {memory}{f'; by {simulator}' if other else ''}", style="bold")
+    by = f"; by {simulator}" if other else ""
+    console.print(f"{array.rows} x {array.columns} cells, {array.dataflow}; {memory}{by}", style="bold")
     console.print(table)

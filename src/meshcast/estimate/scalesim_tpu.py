@@ -31,7 +31,8 @@ import numpy as np
 from meshcast.estimate.energy import joules_per_byte
 from meshcast.estimate.estimator import Estimates, Origin, Support
 from meshcast.estimate.products import ArrayProduct, product_of
-from meshcast.estimate.roofline import light_seconds
+from meshcast.estimate.profiled.estimator import light_beside
+from meshcast.estimate.profiled.reference import reference_model
 from meshcast.estimate.systolic_lines import FittedLines, LatencyLine, ProductLines, ProductTime
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
@@ -163,7 +164,7 @@ class ScaleSimTpu:
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
         """Times by the lines, between `t exp(-q s)` and `t exp(q s)`, see `_spread`; neither is faster than light."""
-        light = light_seconds(kernels, device)
+        light = light_beside(kernels, device, reference_model(device, 0.0).estimate(kernels, device))
         times = np.maximum([self._microseconds(kernel) * _MICRO for kernel in kernels], light)
         starts = np.array([self._start(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
         moved = np.array([kernel.read_bytes + kernel.written_bytes for kernel in kernels], dtype=np.float64)

@@ -180,4 +180,4 @@ def test_taps_of_few_channels_are_loaded_no_wider_than_they_are() -> None:
     (moved,) = (term.value for term in simulator().explain(kernel, H200).terms if term.symbol == "B2")
     windows = 64 * 32 * 32 * 16 * 9 * 2
     filters = 64 * 32 * 32 / 64 * 16 * 16 * 9 * 2  # once for a tile of 64 rows or more
-    assert windows < moved < 1.2 * (windows + filters + kernel.written_bytes)
+    assert 0.8 * windows < moved < 1.2 * (windows + filters + kernel.written_bytes)

@@ -179,14 +179,6 @@ def test_times_below_the_speed_of_light_are_refused(
     assert not list(tmp_path.glob("*.npz"))
 
 
-def test_rows_that_the_model_foresees_exactly_make_a_file_that_is_read(tmp_path: Path) -> None:
-    sides = [256 * i for i in range(1, 30)]
-    rows = [row(m, time_us=modelled_us(row(m, time_us=1e4))) for m in sides]
-    made = kernels_of_table(rows, V6E, source="t").interpolator
-    made.save(tmp_path / "t.kernels.npz")
-    given_kernels(tmp_path / "t.kernels.npz", V6E)
-
-
 def test_one_bad_row_alone_says_why() -> None:
     odd = replace(row(8), shape={"M": "8", "N": "0", "K": "1024"})
     with pytest.raises(InputError, match=r"no row has a program .*; matmul8: N='0' is no positive whole number"):

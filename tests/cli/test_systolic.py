@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from meshcast.cli.app import run
-from meshcast.estimate.systolic import ArrayBuffer, SystolicArray
+from meshcast.estimate.systolic import ArrayBuffer, Layer, LayerResult, SystolicArray, simulate
 from meshcast.estimate.systolic.files import config_text
 
 ARRAY = ("--rows", "4", "--cols", "3", "--dataflow", "ws")
@@ -52,6 +54,23 @@ def test_a_table_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert "4 x 3 cells, ws; 1, 2, 3 words a cycle" in printed
     assert "8,8,3,3,2,4,1" in printed
+
+
+def test_another_simulator_is_named_and_has_our_answer_beside_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def doubled(layers: Sequence[Layer], array: SystolicArray) -> list[LayerResult]:
+        return [replace(each, compute_cycles=2 * each.compute_cycles) for each in simulate(layers, array)]
+
+    monkeypatch.setattr(
+        "meshcast.cli.systolic.layer_simulator", lambda name: doubled if name == "scalesim" else simulate
+    )
+    assert call(monkeypatch, *ARRAY, "--gemm", "10,7,5", "--simulator", "scalesim") == 0
+    title, heading, row = capsys.readouterr().out.splitlines()
+    assert title.endswith("; by scalesim")
+    assert heading.split()[-2:] == ["total,", "ours"]
+    theirs, ours = (int(row.split()[place].replace(",", "")) for place in (1, -1))
+    assert theirs == 2 * ours
 
 
 @pytest.mark.parametrize(

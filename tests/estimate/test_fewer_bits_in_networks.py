@@ -9,7 +9,7 @@ import pytest
 import meshcast as mc
 
 BITS = (2, 4, 8)
-DEVICES = ("h200", "a100", "b200", "tpu-v4", "tpu-v6e", "edge-tpu", "aimc-28nm")
+DEVICES = ("h200", "a100", "b200", "v100-sxm2-32gb", "tpu-v4", "tpu-v6e", "edge-tpu", "aimc-28nm")
 ROUNDING = 1e-5  # norms of what overlaps
 
 
@@ -50,6 +50,7 @@ def test_fewer_bits_of_either_are_never_slower_nor_larger(name: str, batch: int,
     [
         ("h200", "simulated"),
         ("a100", "simulated"),
+        ("v100-sxm2-32gb", "simulated"),
         ("tpu-v6e", "simulated"),
         ("h200", "roofline"),
         ("edge-tpu", "roofline"),

@@ -10,7 +10,15 @@ import pytest
 
 from meshcast.estimate.profiled import interpolation
 from meshcast.estimate.profiled.distances import UNTHREADED, doubled_products, nearest_rows, pieces, rows_near
-from meshcast.estimate.profiled.interpolation import AT_ONCE, FACTORS, KernelFamily, _nearest_as_good, fit, predict
+from meshcast.estimate.profiled.interpolation import (
+    AT_ONCE,
+    FACTORS,
+    KernelFamily,
+    _nearest_as_good,
+    checked,
+    fit,
+    predict,
+)
 
 
 def line(count: int = 40) -> tuple[list[tuple[float]], list[float], list[str]]:
@@ -29,6 +37,14 @@ def test_measured_places_keep_their_times() -> None:
 def test_what_too_few_rows_judge_spans_as_much_as_the_others_cover() -> None:
     few = fit(*line(8), common=[True] * 8)
     assert math.erf(few.quantile / math.sqrt(2)) == pytest.approx(interpolation.COVERED, abs=0.001)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.25, 9e9])
+def test_rows_that_are_foreseen_exactly_still_have_an_interval(ratio: float) -> None:
+    """Ratios that are all one, or beyond what is believed, are off by nothing: a span of zero made a file that nobody reads."""
+    places, y, programs = line()
+    found = fit(places, [ratio] * len(y), programs, [True] * len(y))
+    assert checked(found).quantile > 0
 
 
 def test_between_them_it_follows_the_neighbours() -> None:

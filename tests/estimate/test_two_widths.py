@@ -10,7 +10,7 @@ from meshcast.programs.files import from_bytes
 from meshcast.workload import Gemm
 
 BITS = (2, 4, 8)
-DEVICES = ("h200", "a100", "b200", "tpu-v5e", "tpu-v6e", "edge-tpu", "aimc-28nm")
+DEVICES = ("h200", "a100", "b200", "v100-sxm2-32gb", "tpu-v5e", "tpu-v6e", "edge-tpu", "aimc-28nm")
 
 
 def text(m: int, k: int, n: int, *, activations: int, weights: int, along: bool) -> str:
@@ -76,6 +76,69 @@ def test_fewer_bits_of_either_operand_cost_no_more_than_what_widens_them_and_are
             if wider in found:
                 assert seconds <= found[wider][0] * (1 + 1e-9) + conversion, (a, w, wider, found)
                 assert peak <= found[wider][1], (a, w, wider, found)
+
+
+def convolved(batch: int, side: int, channels: int, filters: int, *, activations: int, weights: int) -> mc.Program:
+    """Windows of 3 x 3 with sums in i32 and a quantised result."""
+    image = f"tensor<{batch}x{side}x{side}x{channels}x!quant.uniform<i{activations}:f32, 0.1>>"
+    kernel = f"tensor<3x3x{channels}x{filters}x!quant.uniform<i{weights}:f32, 0.05>>"
+    sums, out = (
+        f"tensor<{batch}x{side}x{side}x{filters}x!quant.uniform<i{bits}:f32, 0.1>>" for bits in (32, activations)
+    )
+    numbers = (
+        "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1], pad = [[1, 1], [1, 1]]}"
+    )
+    groups = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+    made = f"""
+    func.func @main(%a: {image}, %w: {kernel}) -> {out} {{
+      %0 = stablehlo.convolution(%a, %w) {numbers} {groups} : ({image}, {kernel}) -> {sums}
+      %1 = stablehlo.uniform_quantize %0 : ({sums}) -> {out}
+      return %1 : {out}
+    }}
+    """
+    return from_bytes(made.encode(), name="convolution", where="convolution.mlir")
+
+
+def hold(programs: dict[tuple[int, int], mc.Program], device: str, fidelity: str) -> None:
+    """No program is slower than one of the same or more bits of both operands."""
+    found = {}
+    for bits, program in programs.items():
+        parts = mc.predict(program, on=device, fidelity=fidelity, lowering="modelled", levers=False).breakdown
+        assert parts is not None
+        found[bits] = parts.compute + parts.memory + parts.overhead
+    for few, seconds in found.items():
+        for many, others in found.items():
+            if few[0] <= many[0] and few[1] <= many[1]:
+                assert seconds <= others * (1 + 1e-5), (device, fidelity, few, many, seconds, others)
+
+
+PAIRS = [(a, w) for a in BITS for w in BITS]
+
+
+@pytest.mark.parametrize(
+    "device", ["tpu-v4", "tpu-v6e", "trainium2", "gaudi3", "edge-tpu", "aimc-28nm", "v100-sxm2-32gb", "h200"]
+)
+def test_a_bound_does_not_rise_with_fewer_bits(device: str) -> None:
+    """What widens operands is no part of it: on a TPU's vector units that took six times as long as the bytes."""
+    for m, k, n in ((1, 4096, 4096), (7, 8192, 40)):
+        hold({(a, w): read(m, k, n, activations=a, weights=w) for a, w in PAIRS}, device, "roofline")
+    for batch, side, channels in (
+        (64, 32, 16),
+        (1, 30, 3),
+    ):  # the second is cut in pieces, whose edges are widened twice
+        hold(
+            {(a, w): convolved(batch, side, channels, 16, activations=a, weights=w) for a, w in PAIRS},
+            device,
+            "roofline",
+        )
+
+
+@pytest.mark.parametrize("fidelity", ["analytical", "simulated"])
+@pytest.mark.parametrize("device", ["v100-sxm2-32gb", "h200"])
+def test_convolutions_are_tiled_by_what_the_unit_takes(device: str, fidelity: str) -> None:
+    """A V100 computes all of them in f16: tiles of packed bytes made 2 by 2 bits three times as slow as 8 by 8."""
+    programs = {(a, w): convolved(64, 32, 16, 16, activations=a, weights=w) for a, w in PAIRS}
+    hold(programs, device, fidelity)
 
 
 def test_a_unit_for_four_bits_is_faster_than_one_for_eight() -> None:

@@ -12,6 +12,7 @@ from meshcast import Options, predict
 from meshcast.base import InputError, MeshcastError
 from meshcast.programs import from_bytes
 from meshcast.programs.quantised import without_quantised_types
+from meshcast.programs.quantised_types import quantised_type
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "quantised.mlir"
 Q8 = "!quant.uniform<i8:f32, 0.5:3>"
@@ -281,3 +282,49 @@ def test_an_op_with_a_region_stays_on_its_lines() -> None:
     made = without_quantised_types("\n".join(lines), where="x").split("\n")
     assert len(made) == len(lines)
     assert all(made)
+
+
+@pytest.mark.parametrize(
+    ("expressed", "bits"),
+    [
+        ("f32", "0x3F000000"),
+        ("f16", "0x3800"),
+        ("bf16", "0x3F00"),
+        ("f64", "0x3FE0000000000000"),
+        ("f32", "0x3fe0000000000000"),
+    ],
+)
+def test_scales_may_be_bit_patterns(expressed: str, bits: str) -> None:
+    """`QuantizationScale ::= FloatLiteral`, of hexadecimal digits the bits; 16 of them are those of an f64, as MLIR reads it."""
+    found = [quantised_type(f"!quant.uniform<i8:{expressed}, {scale}:3>") for scale in (bits, "0.5")]
+    assert found[0] == found[1]
+    lines = "%1 = stablehlo.uniform_dequantize %0 : (tensor<4x!quant.uniform<i8:f32, {}>>) -> tensor<4xf32>"
+    assert rewritten(lines.format("0x3F000000")) == rewritten(lines.format("0.5"))
+
+
+@pytest.mark.parametrize(
+    ("bits", "said"),
+    [
+        ("0x3F00", "is no bit pattern of f32, which has 8 digits"),
+        ("0x7F800000", "must be positive and finite"),
+        ("0x7FC00000", "must be positive and finite"),
+        ("0xBF000000", "must be positive and finite"),
+        ("0x", "is no scale"),
+    ],
+)
+def test_bit_patterns_that_are_no_scale(bits: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        quantised_type(f"!quant.uniform<i8:f32, {bits}>")
+
+
+def test_a_parsers_column_is_that_of_the_file_or_left_out() -> None:
+    """The parser sees the rewritten line, where columns are others; lines without quantised types are as they were."""
+    q = "tensor<{}x!quant.uniform<i8:f32, 0.1>>"
+    a, b = q.format("4x8"), q.format("4x9")
+    quantised = f"%0 = stablehlo.add %a, %b : ({a}, {b}) -> {a}"
+    plain = "%0 = stablehlo.add %c, %c : (tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>"
+    for op, place in ((quantised, "x:3"), (plain, "x:3:24")):
+        text = f"module {{\nfunc.func @main(%a: {a}, %b: {b}, %c: tensor<2xf32>) {{\n{op}\nreturn\n}}\n}}"
+        with pytest.raises(InputError) as refused:
+            from_bytes(text.encode(), name="x", where="x")
+        assert refused.value.where == place

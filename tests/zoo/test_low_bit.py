@@ -142,3 +142,30 @@ def test_fewer_bits_are_fewer_bytes_and_no_slower() -> None:
 def test_widths_that_nothing_stores_are_refused() -> None:
     with pytest.raises(MeshcastError, match="between 2 and 8"):
         build("fqconv-kws-forward", weight_bits=1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "steps"),
+    [("weight_noise", 1e30, 2), ("activation_noise", 15.1, 15), ("converter_noise", 16, 15)],
+)
+@pytest.mark.parametrize("mode", ["-forward", ""])
+def test_noise_that_leaves_nothing_is_refused(setting: str, value: float, steps: int, mode: str) -> None:
+    with pytest.raises(MeshcastError, match=f"has {steps}: more leaves nothing") as refused:
+        build(f"fqconv-kws-tiny{mode}", None, **{setting: float(value)})
+    assert f"0 to {steps}" in str(refused.value)
+
+
+def test_noise_on_an_analogue_array_is_said_to_be_physical() -> None:
+    """Random numbers are timed as what the program asks for, and it is told how much of the step they are."""
+
+    def told(device: str, **settings: Any) -> list[str]:
+        found = predict("fqconv-kws-tiny-forward", on=device, levers=False, settings=settings)
+        return [each for each in found.warnings if "random numbers" in each]
+
+    assert not told("aimc-28nm")
+    (products,) = told("aimc-28nm", weight_noise="0.2")
+    assert "products of floats beside the array" in products
+    assert "is physical and costs nothing" in products
+    (sums,) = told("aimc-28nm", converter_noise="0.2")
+    assert "products of floats" not in sums
+    assert not told("edge-tpu", weight_noise="0.2")  # a digital one has no noise

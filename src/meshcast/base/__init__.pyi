@@ -41,6 +41,7 @@ from meshcast.base.column import whole_part as whole_part
 from meshcast.base.display import Rows as Rows
 from meshcast.base.display import markdown_of as markdown_of
 from meshcast.base.display import shown as shown
+from meshcast.base.display import with_article as with_article
 from meshcast.base.errors import BugError as BugError
 from meshcast.base.errors import InfeasibleError as InfeasibleError
 from meshcast.base.errors import InputError as InputError

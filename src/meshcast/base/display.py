@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 Rows = Sequence[tuple[str, str]]
+
+
+# Letters whose names begin with a vowel: an H200, an L4, an MI300X, an NPU.
+_SPOKEN = frozenset("aefhilmnorsx")
+
+
+def with_article(name: str) -> str:
+    """`a v100` and `an h200`: by the sound that it begins with, letter by letter where it is a short code."""
+    first = name[:1].lower()
+    by_letter = re.match(r"[a-z]{1,2}\d|[a-z]?pu\b|[^aeiou\d]+\d", name.lower()) is not None
+    return f"{'an' if first in (_SPOKEN if by_letter else frozenset('aeio')) else 'a'} {name}"
 
 
 class HasRows(Protocol):

@@ -77,6 +77,7 @@ from meshcast.estimate.power import settled_part as settled_part
 from meshcast.estimate.profiled.carried import carried_kernels as carried_kernels
 from meshcast.estimate.profiled.carried import carried_note as carried_note
 from meshcast.estimate.profiled.estimator import Profiled as Profiled
+from meshcast.estimate.profiled.estimator import light_beside as light_beside
 from meshcast.estimate.profiled.interpolator import Interpolator as Interpolator
 from meshcast.estimate.profiled.interpolator import InterpolatorRow as InterpolatorRow
 from meshcast.estimate.profiled.interpolator import build_interpolator as build_interpolator
@@ -87,6 +88,7 @@ from meshcast.estimate.profiled.sources import given_kernels as given_kernels
 from meshcast.estimate.profiled.sources import measured_kernels as measured_kernels
 from meshcast.estimate.profiled.sources import why_not_measured as why_not_measured
 from meshcast.estimate.rates import Rate as Rate
+from meshcast.estimate.rates import fastest_product as fastest_product
 from meshcast.estimate.rates import matrix_rate as matrix_rate
 from meshcast.estimate.registry import estimator_names as estimator_names
 from meshcast.estimate.registry import load_estimator as load_estimator

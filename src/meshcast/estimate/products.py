@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from meshcast.workload import Convolution, Gemm, Geometry
+from meshcast.lower import Kernel
+from meshcast.workload import Convolution, Gemm, Geometry, element_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,25 @@ class ArrayProduct:
     def results(self) -> int:
         """Elements that come out."""
         return self.count * self.m * self.n
+
+
+def packed_operands(kernel: Kernel) -> tuple[tuple[float, float], ...]:
+    """(elements, bits fewer than the product's type) of each operand of packed integers that a product widens on the way in.
+
+    Elements are counted once: windows of an image share theirs, and are cut from what was widened.
+    """
+    shape = kernel.geometry
+    sides = product_of(shape) if kernel.stored_bits else None
+    bits = element_bytes(kernel.dtype) * 8 if sides is not None else 0
+    if sides is None or bits > 8:
+        return ()
+    elements: tuple[float, float] = (sides.left, sides.right)
+    if isinstance(shape, Convolution):
+        filters = shape.out_channels * shape.in_channels // shape.feature_groups * math.prod(shape.kernel)
+        elements = (shape.batch * shape.in_channels * math.prod(shape.in_spatial), filters)
+    return tuple(
+        (count, bits - stored) for count, stored in zip(elements, kernel.stored_bits, strict=True) if stored < bits
+    )
 
 
 def product_of(geometry: Geometry | None) -> ArrayProduct | None:

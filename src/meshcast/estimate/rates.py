@@ -77,6 +77,16 @@ def matrix_rate(kernel: Kernel, device: Device) -> Rate:
     return replace(rate, flops=rate.flops / passes, key=f"{rate.key}/{passes}") if passes > 1 else rate
 
 
+def fastest_product(dtype: str, device: Device) -> float:
+    """FLOP/s that no product of a type exceeds: one pass at the device's highest clock; a peak is quoted below it."""
+    key = catalogue_key(dtype)
+    if device.kind == "tpu" and key in ("f32", "f16"):
+        key = "bf16"
+    elif key == "f32" and "tf32" in device.matrix_flops:
+        key = "tf32"
+    return _rate(key, device).flops * max(1.0, device.clock_hz / device.peak_clock_hz)
+
+
 def _rate(key: str, device: Device) -> Rate:
     wanted = key
     while key not in device.matrix_flops:

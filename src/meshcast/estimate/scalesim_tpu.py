@@ -31,6 +31,8 @@ import numpy as np
 from meshcast.estimate.energy import joules_per_byte
 from meshcast.estimate.estimator import Estimates, Origin, Support
 from meshcast.estimate.products import ArrayProduct, product_of
+from meshcast.estimate.profiled.estimator import light_beside
+from meshcast.estimate.profiled.reference import reference_model
 from meshcast.estimate.systolic_lines import FittedLines, LatencyLine, ProductLines, ProductTime
 from meshcast.hardware import Device
 from meshcast.lower import Kernel, KernelKind
@@ -161,15 +163,16 @@ class ScaleSimTpu:
         return Support(level="yes")
 
     def estimate(self, kernels: Sequence[Kernel], device: Device) -> Estimates:
-        """Times by the lines, between `t exp(-q s)` and `t exp(q s)`, see `_spread`."""
-        times = np.array([self._microseconds(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
+        """Times by the lines, between `t exp(-q s)` and `t exp(q s)`, see `_spread`; neither is faster than light."""
+        light = light_beside(kernels, device, reference_model(device, 0.0).estimate(kernels, device))
+        times = np.maximum([self._microseconds(kernel) * _MICRO for kernel in kernels], light)
         starts = np.array([self._start(kernel) * _MICRO for kernel in kernels], dtype=np.float64)
         moved = np.array([kernel.read_bytes + kernel.written_bytes for kernel in kernels], dtype=np.float64)
         spread = np.array([self._spread(kernel, device) for kernel in kernels], dtype=np.float64)
         by_words = np.array([_is_by_words(self._timed(kernel)) for kernel in kernels], dtype=bool)
         return Estimates(
             time=times,
-            low=times / spread,
+            low=np.maximum(times / spread, light),
             high=times * spread,
             compute_time=np.where(by_words, 0.0, times - starts),
             memory_time=np.where(by_words, times - starts, 0.0),

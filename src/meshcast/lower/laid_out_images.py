@@ -24,7 +24,7 @@ from meshcast.lower.convolutions import is_filter_gradient_call
 from meshcast.lower.kernel import Kernel, KernelKind, Schedule, Step
 from meshcast.lower.rewriting import ValueTypes
 from meshcast.lower.small_kernels import copy_kernel
-from meshcast.workload import Convolution, Tensor
+from meshcast.workload import Convolution, Tensor, element_bytes
 
 SUBLANES, LANES = 8, 128
 SPLITS = 8  # pieces of the last spatial dimension
@@ -100,6 +100,7 @@ class _ImageLayouts:
         if split:
             pieces = -(-shape.out_spatial[-1] // SPLITS)
             width = (pieces - 1) * shape.strides[-1] + (shape.kernel[-1] - 1) * shape.rhs_dilation[-1] + 1
+            whole = shape
             shape = replace(
                 shape,
                 batch=shape.batch * SPLITS,
@@ -109,6 +110,9 @@ class _ImageLayouts:
                 macs=round(shape.macs * pieces * SPLITS / shape.out_spatial[-1]),
             )
             call = replace(call, geometry=shape, flags=call.flags | {HALOED})
+            if call.stored_bits and call.stored_bits[0] < 8 * element_bytes(shape.lhs_dtype):  # edges are widened twice
+                more = _image_elements(shape) - _image_elements(whole)
+                call = replace(call, vector_flops=call.vector_flops + more)
         after: list[Kernel] = []
         if enters is not None:
             copies, call = self._entering(call, enters, shape, image, split)
@@ -249,3 +253,7 @@ def as_outside(tensor: Tensor, order: str) -> TiledArray:
         return TiledArray(tiles=tiles, elements=elements, lanes=lanes, sublanes=sublanes)
 
     return min((laid(*pair) for pair in permutations(reversed(order), 2)), key=lambda each: each.elements)
+
+
+def _image_elements(shape: Convolution) -> int:
+    return shape.batch * shape.in_channels * math.prod(shape.in_spatial)

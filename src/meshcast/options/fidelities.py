@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from meshcast.base import UsageError, nearest
+from meshcast.base import UsageError, nearest, with_article
 from meshcast.estimate import (
     MODELLED_KINDS,
     Estimator,
@@ -120,7 +120,8 @@ def chosen_lowering(options: Options, program: Program, device: Device) -> Lower
     if refused:
         said = ", ".join(f"{name}={others[name]}" for name in refused)
         raise UsageError(
-            f"the kernels are {lowering} for a {device.kind}: what another framework launches ({said}) is not among them",
+            f"the kernels are {lowering} for {with_article(device.kind)}: what another framework launches ({said}) is not "
+            "among them",
             where="--stack",
             fix="use a stack whose kernels are XLA's, such as xla, or --lowering modelled on a GPU",
         )

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -112,13 +113,26 @@ def from_bytes(data: bytes, *, name: str, where: str, dims: Mapping[str, int] | 
         local = hlo_text.is_partitioned(text)
         text = hlo_to_stablehlo(text, where=where)
     notes: tuple[str, ...] = ()
+    written = text
     if has_quantised_types(text):
         text, notes = with_integers(text, where=where)
-    probe_text(text, where=where)
-    module = mlir.parse_module(text, where=where)
+    try:
+        probe_text(text, where=where)
+        module = mlir.parse_module(text, where=where)
+    except InputError as error:
+        raise InputError(error.message, where=_as_written(error.where, text, written), fix=error.fix) from error
     return replace(
         _finish(module, name=name, where=where, digest=digest, dims=dims, local=local, text=text), notes=notes
     )
+
+
+def _as_written(place: str | None, read: str, written: str) -> str | None:
+    """`FILE:LINE:COLUMN` of a text that was rewritten line by line: without the column where the line is another one."""
+    found = re.fullmatch(r"(.*:(\d+)):\d+", place or "")
+    if found is None or read == written:
+        return place
+    lines = [each.split("\n")[int(found[2]) - 1 : int(found[2])] for each in (read, written)]
+    return place if lines[0] == lines[1] else found[1]
 
 
 def _raw_limit() -> int:

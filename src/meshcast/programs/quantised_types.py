@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ MARK = "!quant."
 LARGEST = sys.float_info.max  # no scale is infinite
 _STORAGE = re.compile(r"([iu])(2|4|8|16|32)(?:<(-?\d+):(-?\d+)>)?")
 _EXPRESSED = re.compile(r"(f16|bf16|f32|f64)(?::(\d+|\{[^{}]*\}))?")
-_SCALE = re.compile(r"([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?::(-?\d+))?")
+_SCALE = re.compile(r"(0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?::(-?\d+))?")
+_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+_PATTERNS = {"f16": ">e", "f32": ">f", "f64": ">d"}  # as `struct` has them
 
 
 class NoIntegersError(ValueError):
@@ -26,7 +29,7 @@ class QuantisedType:
         storage: As MLIR spells it: `i4`, `ui8`.
         expressed: The float that it stands for: `f32`.
         axis: The dimension whose slices have a scale each; None where one serves all, or a block of several dimensions.
-        scales: With their zero points, as they are written.
+        scales: With their zero points, as they are written; of bits the number that they are.
         least: The lowest integer that is stored.
         most: The highest one.
     """
@@ -65,11 +68,13 @@ def quantised_type(text: str) -> QuantisedType:
     axis = int(number[2]) if number[2] and number[2].isdigit() else None
     return QuantisedType(
         storage=f"{'i' if signed else 'ui'}{bits}", expressed=number[1], axis=axis,
-        scales=tuple(_scales(scales.strip(), text, bool(number[2]), (low, high))), least=low, most=high,
+        scales=tuple(_scales(scales.strip(), text, number[1], bool(number[2]), (low, high))), least=low, most=high,
     )  # fmt: skip
 
 
-def _scales(said: str, text: str, in_braces: bool, allowed: tuple[int, int]) -> Iterator[tuple[str, int]]:
+def _scales(
+    said: str, text: str, expressed: str, in_braces: bool, allowed: tuple[int, int]
+) -> Iterator[tuple[str, int]]:
     braced = said.startswith("{") and said.endswith("}")
     if not said or in_braces != braced:
         raise ValueError(f"{text!r}: a scale for the tensor, or one for every slice of its axis in braces, is missing")
@@ -78,12 +83,25 @@ def _scales(said: str, text: str, in_braces: bool, allowed: tuple[int, int]) -> 
         found = _SCALE.fullmatch(each)
         if found is None:
             raise ValueError(f"{text!r}: {each!r} is no scale with or without a zero point")
-        scale, zero = found[1], int(found[2] or 0)
+        scale, zero = _number(found[1], expressed, text), int(found[2] or 0)
         if not 0 < float(scale) <= LARGEST or not low <= zero <= high:
             raise ValueError(
                 f"{text!r}: the scale {scale} must be positive and finite, the zero point {zero} in {low} to {high}"
             )
         yield scale, zero
+
+
+def _number(said: str, expressed: str, text: str) -> str:
+    """A `FloatLiteral`: a number, or after `0x` the bits of one of the expressed type; MLIR itself reads those of an f64."""
+    if not said.startswith("0x"):
+        return said
+    digits = said.removeprefix("0x")
+    kind = next((each for each in (expressed, "f64") if 4 * len(digits) == _BITS[each]), None)
+    if kind is None:
+        raise ValueError(f"{text!r}: {said} is no bit pattern of {expressed}, which has {_BITS[expressed] // 4} digits")
+    bits = bytes.fromhex(digits)
+    (value,) = struct.unpack(">f", bits + b"\0\0") if kind == "bf16" else struct.unpack(_PATTERNS[kind], bits)
+    return repr(value)
 
 
 def closing(text: str, start: int) -> int:

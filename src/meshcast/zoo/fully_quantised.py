@@ -118,7 +118,7 @@ def low_bit_programs(
         compute_dtype: DTypeLike = "float32",
     ) -> ModelProgram:
         """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-        noise = Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise)
+        noise = Noise.within(config, weights=weight_noise, activations=activation_noise, converter=converter_noise)
         return _training(
             config, weights(config), network_of(config), sample(config), mesh=mesh, batch=batch, accumulate=accumulate,
             noise=noise, param_dtype=param_dtype, compute_dtype=compute_dtype,
@@ -134,7 +134,7 @@ def low_bit_programs(
         converter_noise: float = 0.0,
     ) -> ModelProgram:
         """Classification in integers: `(params, batch) -> class scores`."""
-        noise = Noise(weights=weight_noise, activations=activation_noise, converter=converter_noise)
+        noise = Noise.within(config, weights=weight_noise, activations=activation_noise, converter=converter_noise)
         return _inference(
             config, weights(config), network_of(config), sample(config), mesh=mesh, batch=batch, noise=noise
         )

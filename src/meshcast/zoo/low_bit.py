@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from meshcast.base import UsageError
 from meshcast.zoo.shapes.low_bit import LowBitConfig
 
 LayerWeights = dict[str, jax.Array]
@@ -51,6 +52,28 @@ class Noise:
     weights: float | jax.Array = 0.0
     activations: float | jax.Array = 0.0
     converter: float | jax.Array = 0.0
+
+    @classmethod
+    def within(cls, config: LowBitConfig, *, weights: float, activations: float, converter: float) -> Noise:
+        """Noise of a network.
+
+        Raises:
+            UsageError: A deviation is larger than the range that its quantiser has steps for: of what it drowns nothing is left.
+        """
+        both, one = 2 * signed_steps(config.weight_bits), unsigned_steps(config.activation_bits)
+        for name, deviation, steps, bits in (
+            ("weight_noise", weights, both, config.weight_bits),
+            ("activation_noise", activations, one, config.activation_bits),
+            ("converter_noise", converter, one, config.activation_bits),
+        ):
+            if not 0 <= deviation <= steps:
+                raise UsageError(
+                    f"{name}={deviation:g} is a deviation in steps, and a quantiser of {bits} bits has {steps}: more leaves "
+                    "nothing of what it is added to",
+                    where="--set",
+                    fix=f"0 to {steps}, such as {name}=0.2",
+                )
+        return cls(weights=weights, activations=activations, converter=converter)
 
     def __bool__(self) -> bool:
         """Whether there is any."""

@@ -172,3 +172,12 @@ def test_bare_products_are_a_floor() -> None:
     product = gemm(2048, 2048, 2048)
     floor = least_seconds([product], H200, (simulator(),))[product.cost_key]
     assert 0 < floor <= seconds(product)
+
+
+def test_taps_of_few_channels_are_loaded_no_wider_than_they_are() -> None:
+    """A step has 128 bytes of a row; of 16 channels in bf16 there are 32, and what is beyond them is zeros that nobody loads."""
+    kernel = convolution(64, 32, 16, 16)
+    (moved,) = (term.value for term in simulator().explain(kernel, H200).terms if term.symbol == "B2")
+    windows = 64 * 32 * 32 * 16 * 9 * 2
+    filters = 64 * 32 * 32 / 64 * 16 * 16 * 9 * 2  # once for a tile of 64 rows or more
+    assert 0.8 * windows < moved < 1.2 * (windows + filters + kernel.written_bytes)

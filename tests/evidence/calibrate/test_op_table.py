@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,9 @@ def test_several_kernels_share_a_rows_ratio() -> None:
 
 def test_what_is_between_rows_is_interpolated() -> None:
     """Rows that are all a third slower than the model make a kernel between them a third slower."""
-    rows = [row(m, time_us=1.0) for m in (256, 512, 1024, 2048, 4096)]
+    rows = [row(m, time_us=1e4) for m in (256, 512, 1024, 2048, 4096)]
     slow = [row(int(each.shape["M"]), time_us=modelled_us(each) * 4 / 3) for each in rows]
-    judged = row(1536, time_us=modelled_us(row(1536, time_us=1.0)) * 4 / 3)
+    judged = row(1536, time_us=modelled_us(row(1536, time_us=1e4)) * 4 / 3)
     (result,) = validate_left_out([judged], [*slow, judged], Options(fidelity="profiled", levers=False), "shape")
     assert result.row.predicted == pytest.approx(judged.time_us, rel=0.12)
 
@@ -159,7 +160,51 @@ def test_a_time_that_is_none_is_refused_and_named(
         rows.write(f"odd,s,v6e,matmul,bf16,M=64;N=64;K=64,{time},trust=A\n")
     for way in ("--from", "--systolic"):
         code, told = command(way, "ops.csv", "--on", "tpu-v6e")
-        assert (code, "ops.csv: row odd: its time_us is no positive" in told) == (2, True), told
+        assert (code, "ops.csv:5: row odd: its time_us is no positive" in told) == (2, True), told
+
+
+@pytest.mark.parametrize("time", [1.0, 0.001])
+def test_times_below_the_speed_of_light_are_refused(
+    time: float, tmp_path: Path, command: Callable[..., tuple[int | str | None, str]]
+) -> None:
+    """All rows the same impossible time, or one among good ones: either would be learned without a word."""
+    table(tmp_path / "ops.csv", rows=8)
+    with (tmp_path / "ops.csv").open("a") as rows:
+        rows.write(f"odd,s,v6e,matmul,bf16,M=4096;N=4096;K=4096,{time},trust=A\n")
+    code, told = command("--from", "ops.csv", "--on", "tpu-v6e")
+    assert code == 2
+    assert f"ops.csv:10: row odd: matmul of M=4096;N=4096;K=4096 (bf16) in {time:g} us is faster than tpu-v6e" in told
+    assert "149.7 us" in told
+    assert "take the row out of the table" in told
+    assert not list(tmp_path.glob("*.npz"))
+
+
+def test_one_bad_row_alone_says_why() -> None:
+    odd = replace(row(8), shape={"M": "8", "N": "0", "K": "1024"})
+    with pytest.raises(InputError, match=r"no row has a program .*; matmul8: N='0' is no positive whole number"):
+        kernels_of_table([odd], V6E, source="t")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "r,s,v6e,matmul,bf16,M=64;N=64;K=64,1\n",
+            "ops.csv:2: the row has 7 cells, the header 8: notes would be missing",
+        ),
+        (
+            'r,s,v6e,matmul,bf16,M=64;N=64;K=64,1,"trust=A\n',
+            "ops.csv:2: the row that begins here cannot be read: a quote",
+        ),
+        ("r,s,v6e,matmul,bf16,M=64;N=64;K=64,1,\n", "write trust=A into the notes of rows that are device times"),
+    ],
+)
+def test_rows_that_are_cut_off_say_so(
+    text: str, said: str, tmp_path: Path, command: Callable[..., tuple[int | str | None, str]]
+) -> None:
+    (tmp_path / "ops.csv").write_text(HEADER + text)
+    code, told = command("--from", "ops.csv", "--on", "tpu-v6e")
+    assert (code, said in told) == (2, True), told
 
 
 def test_the_command(tmp_path: Path, command: Callable[..., tuple[int | str | None, str]]) -> None:

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,10 +138,29 @@ def test_rows_left_out_are_judged_by_others() -> None:
     assert found.left_out.mean_error >= found.in_sample.mean_error > 0
 
 
-def test_negative_numbers_are_left_out_of_a_line() -> None:
-    shrinking = [MeasuredProduct(m=m, k=64, n=64, time_us=100 - m / 100) for m in range(10, 1000, 10)]
-    found = fitted_lines(shrinking, 128, 128, where="here")
-    assert all(line.slope >= 0 and line.start >= 0 for _, line in found.lines.lines)
+@pytest.mark.parametrize(("rows", "time"), [(29, lambda i: 100 - i), (60, lambda i: 100 - 0.1 * i)])
+def test_lines_that_shrink_are_refused(rows: int, time: Callable[[int], float]) -> None:
+    shrinking = [MeasuredProduct(m=128 * i, k=128 * i, n=128 * i, time_us=time(i)) for i in range(1, rows + 1)]
+    with pytest.raises(InputError, match="do not grow with the work: 128 x 128 x 128 in 99"):
+        fitted_lines(shrinking, 256, 256, where="here")
+
+
+def test_noise_where_only_the_start_counts_is_no_shrinking() -> None:
+    """Small products take as long as a launch: their line may have no slope, larger ones have another."""
+    noisy = [MeasuredProduct(m=m, k=8, n=8, time_us=1 + 0.01 * (-1) ** (m % 3)) for m in range(1, 60)]
+    large = [MeasuredProduct(m=m, k=m, n=m, time_us=1 + (m / 256) ** 3) for m in range(256, 4097, 128)]
+    found = fitted_lines([*noisy, *large], 128, 128, where="here")
+    assert found.lines.lines[-1][1].slope > 0
+
+
+def test_no_answer_is_faster_than_light() -> None:
+    flat = ProductLines(rows=256, columns=256, lines=((math.inf, LatencyLine(slope=0.0, start=77.1)),))
+    v6e = load_device("tpu-v6e")
+    made = ScaleSimTpu(FittedLines(device="tpu-v6e", source="here", products=flat, error=0.2))
+    found = made.estimate([gemm(4096, 4096, 4096), gemm(64, 64, 64)], v6e)
+    assert found.time == pytest.approx([2 * 4096**3 / v6e.matrix_flops["bf16"], 77.1e-6])
+    assert found.low[0] == found.time[0]
+    assert found.low[1] < found.time[1]
 
 
 @pytest.mark.parametrize(
@@ -223,5 +243,19 @@ def test_times_that_fall_with_the_work_have_no_line() -> None:
 def test_a_row_faster_than_the_device_can_be(tmp_path: Path) -> None:
     path = tmp_path / "fast.csv"
     path.write_text("m,k,n,time_us\n8192,8192,8192,3\n")
-    with pytest.raises(InputError, match="faster than the device's highest peak"):
+    with pytest.raises(InputError, match="faster than tpu-v4 at its peak in bf16"):
         read_measured_products(path, load_device("tpu-v4"), ["A"])
+
+
+def test_a_row_is_held_against_the_peak_of_its_own_type(tmp_path: Path) -> None:
+    """4096^3 takes 150 us in bf16 at the peak of a v6e, and half of that in bytes."""
+    path, v6e = tmp_path / "fast.csv", load_device("tpu-v6e")
+    path.write_text("m,k,n,time_us\n4096,4096,4096,100\n")
+    with pytest.raises(InputError, match=r"in 100 us is faster than tpu-v6e at its peak in bf16, 149\.7 us") as refused:
+        read_measured_products(path, v6e, ["A"])
+    assert refused.value.where == f"{path}:2"
+    path.write_text("m,k,n,time_us,dtype\n4096,4096,4096,100,int8\n")
+    assert len(read_measured_products(path, v6e, ["A"])) == 1
+    path.write_text("chip,op,dtype,shape,time_us,notes\nv6e,matmul,f32,M=4096;N=4096;K=4096,100,trust=A\n")
+    with pytest.raises(InputError, match="at its peak in f32"):
+        read_measured_products(path, v6e, ["A"])

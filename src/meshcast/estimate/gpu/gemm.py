@@ -25,7 +25,7 @@ UNPACKED_TILE = 128  # rows or columns of the other operand
 TRITON_TILE = 64  # likewise, of products that Triton's autotuner picks for operands which it turns or widens
 SUM_BYTES = 4  # of a sum of bytes
 BYTE_BITS = 8
-_UNIT_BYTES = {"i8": 1.0, "i4": 0.5, "f8": 1.0, "f4": 0.5}  # of an operand, by the type that a unit takes
+_UNIT_BYTES = {"i4": 0.5, "f4": 0.5}  # of a packed operand, by the type that a unit takes
 
 
 def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
@@ -124,8 +124,8 @@ def wider_bytes(shape: Gemm | Convolution) -> float:
 
 
 def unit_bytes(element: float, rate: Rate) -> float:
-    """Bytes that a unit takes an element of so many in."""
-    return max(element, _UNIT_BYTES[rate.type]) if element < 1 and rate.type in _UNIT_BYTES else element
+    """Bytes that a unit takes an element of so many in: a unit for wider types takes packed ones no narrower than bytes."""
+    return max(element, _UNIT_BYTES.get(rate.type, 1.0)) if element < 1 else element
 
 
 def _filled(shape: Gemm, element: float) -> Gemm:
@@ -259,8 +259,7 @@ def packed_time(product: TiledProduct, machine: GpuMachine) -> GpuWork:
     work = product_time(product, machine)
     if product.unpacked <= product.read:
         return work
-    filled = replace(product, read=product.unpacked)
-    return min(work, product_time(filled, machine), key=lambda each: each.time)
+    return min(work, product_time(product.as_unpacked(), machine), key=lambda each: each.time)
 
 
 def _byte_product(product: TiledProduct, shape: Gemm, machine: GpuMachine) -> GpuWork:

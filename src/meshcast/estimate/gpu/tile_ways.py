@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ MOST_STAGES = 8  # that libraries' kernels are compiled for
 RESIDENT = 128 * 128  # accumulators of all blocks of an SM: half of its registers
 _SIDES = (8, 16, 32, 64, 96, 128, 160, 192, 256, 320)
 _SPLITS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
+SMALL = 16  # times that a read is smaller than the largest where it is no operand of a product
 _LARGEST = 256 * 160  # accumulators of a tile: registers of two warp groups
 
 
@@ -46,6 +47,21 @@ class TiledProduct:
         0.0  # cycles that a row or a column of a tile's step takes through registers; 0: units read shared memory
     )
     chained: float = 0.0  # cycles of such a step beside, from loads to registers and products, one after the other
+
+    def as_unpacked(self) -> TiledProduct:
+        """The product of operands that are stored as the units take them."""
+        return replace(self, read=self.unpacked, recency=self.unpacked_recency)
+
+    @property
+    def unpacked_recency(self) -> Recency | None:
+        """When they were last used: what they grow by is theirs, not that of small reads beside them (scales, biases)."""
+        if self.recency is None or not self.recency.reads:
+            return self.recency
+        large = max(size for _, size in self.recency.reads) / SMALL
+        packed = sum(size for _, size in self.recency.reads if size >= large)
+        ratio = 1 + (self.unpacked - self.read) / max(1, packed)
+        reads = tuple((age, round(size * ratio) if size >= large else size) for age, size in self.recency.reads)
+        return replace(self.recency, reads=reads)
 
 
 Ways = tuple[Array, Array, Array]
@@ -134,7 +150,7 @@ def writing_seconds(product: TiledProduct, seconds: float, machine: GpuMachine) 
     if product.unpacked <= product.read:
         return share
     stream = machine.parameters.gemm_stream
-    wide = traffic(product.unpacked, product.written, machine, efficiency=stream, recency=product.recency)
+    wide = traffic(product.unpacked, product.written, machine, efficiency=stream, recency=product.unpacked_recency)
     return smaller(share, wide.seconds * product.written / max(1.0, product.unpacked + product.written))
 
 

@@ -30,6 +30,6 @@ def convolution(kernel: Kernel, chip: Chip, machine: GpuMachine) -> GpuWork:
         step = STEP_BYTES / tiled.width
         channels = shape.in_channels
         stepped = replace(tiled, k=tiled.k * math.ceil(channels / step) * step / channels)
-    work = packed_product(TileJob(product=stepped, gathered=not plain), chip, machine)
+    work = packed_product(TileJob(product=stepped, gathered=not plain, filled=tiled.k / stepped.k), chip, machine)
     work = with_widened_tiles(work, tiled, shape, rate, machine)
     return replace(work, matrix_joules=matrix_joules(kernel.matrix_flops, rate, machine.device))

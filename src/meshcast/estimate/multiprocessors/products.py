@@ -65,10 +65,16 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileJob:
-    """A product, and how its operands come: by TMA as they lie, or gathered by a convolution's windows."""
+    """A product, and how its operands come: by TMA as they lie, or gathered by a convolution's windows.
+
+    Attributes:
+        filled: The share of a step's bytes that a convolution's channels fill: what lies beyond them is multiplied as zeros, and
+            loaded from nowhere.
+    """
 
     product: TiledProduct
     gathered: bool = False
+    filled: float = 1.0
 
     @property
     def step(self) -> float:
@@ -78,24 +84,37 @@ class TileJob:
 
 def product(asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWork:
     """The fastest way to compute a product, as far as it was played."""
+    chosen = _chosen(asked, chip)
+    if asked.product.width < 1:  # what looks best for bytes may be the fastest for packed operands, too
+        p, width = asked.product, asked.product.width
+        whole = replace(p, width=1.0, k=p.k * width, peak=p.peak * width, read=max(p.read, p.unpacked) / width)
+        bytes_of_it = replace(asked, product=whole, filled=min(1.0, asked.filled / width))
+        chosen = list(dict.fromkeys((*chosen, *_chosen(bytes_of_it, chip))))
+    return min((_played(way, asked, chip, machine) for way in chosen), key=lambda work: work.time)
+
+
+def _chosen(asked: TileJob, chip: Chip) -> list[Way]:
+    """The ways that could be the fastest."""
     ways = sorted(_ways(asked, chip), key=lambda way: _expected(way, asked, chip))
     # Tiles that are another's turned round, as many of them, take as long.
     unlike = {(_shape(way, asked, chip)[2:], frozenset((way.bm, way.bn)), way.streamed): way for way in reversed(ways)}
     chosen = [way for way in ways if way in set(unlike.values())]
-    chosen = [way for way in chosen if not way.streamed][:PLAYED] + [way for way in chosen if way.streamed][:1]
-    return min((_played(way, asked, chip, machine) for way in chosen), key=lambda work: work.time)
+    return [way for way in chosen if not way.streamed][:PLAYED] + [way for way in chosen if way.streamed][:1]
 
 
 def packed_product(asked: TileJob, chip: Chip, machine: GpuMachine) -> GpuWork:
-    """The product; packed operands are no worse than those that fill the unit's type.
+    """The product; packed operands are no worse than those that fill the unit's type, nor those than bytes in as many steps.
 
-    The tiles that look best for fewer bytes may be other ones, and those that are played a little slower.
+    The tiles that look best for fewer bytes may be other ones, and those that are played a little slower: blocks that wait less
+    for L2 fall into step with each other.
     """
-    work, tiled = product(asked, chip, machine), asked.product
-    if tiled.unpacked <= tiled.read:
-        return work
-    filled = replace(asked, product=replace(tiled, read=tiled.unpacked))
-    return min(work, product(filled, chip, machine), key=lambda each: each.time)
+    tiled, jobs = asked.product, [asked]
+    if tiled.unpacked > tiled.read:
+        jobs.append(replace(asked, product=tiled.as_unpacked()))
+    if tiled.width < 1:
+        whole = replace(tiled, unpacked=max(tiled.read, tiled.unpacked) / tiled.width).as_unpacked()
+        jobs.append(replace(asked, product=whole, filled=min(1.0, asked.filled / tiled.width)))
+    return min((product(job, chip, machine) for job in jobs), key=lambda each: each.time)
 
 
 def _ways(asked: TileJob, chip: Chip) -> Iterator[Way]:
@@ -168,7 +187,7 @@ def _fetched(way: Way, asked: TileJob, rows: int, columns: int, chip: Chip) -> f
             rhs /= 2
         elif columns > 1:
             lhs /= 2
-    return (lhs + rhs) * STEP_BYTES * chip.parameters.coalesced_reads
+    return (lhs + rhs) * STEP_BYTES * asked.filled * chip.parameters.coalesced_reads
 
 
 def _expected(way: Way, asked: TileJob, chip: Chip) -> float:

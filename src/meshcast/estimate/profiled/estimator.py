@@ -91,7 +91,7 @@ class Profiled:
                 Term("its deviation", "s", float(answers.deviation[0])),
                 Term("deviations that an interval spans", "q", family.quantile),
                 *([Term("what differs between devices: measured on another", "c", SPREAD)] if carried else []),
-                Term("speed of light", "light", float(_light([kernel], device, reference)[0]), "s"),
+                Term("speed of light", "light", float(light_beside([kernel], device, reference)[0]), "s"),
                 Term("lower end", f"max(light, t exp(-{span}))", float(own.low[0]), "s"),
                 Term("upper end", f"t exp({span})", float(own.high[0]), "s"),
             ),
@@ -121,7 +121,7 @@ class Profiled:
                     continue
                 far = carried or distance > REACH * family.length
                 origin[i] = Origin.EXTRAPOLATED if far else Origin.MEASURED if distance < SAME else Origin.INTERPOLATED
-        light = _light(kernels, device, base)
+        light = light_beside(kernels, device, base)
         time = np.maximum(base.time * np.exp(y), light)
         slower = time / np.maximum(base.time, 1e-12)
         cores = np.minimum(base.cores * slower, time)
@@ -142,7 +142,7 @@ class Profiled:
         )
 
 
-def _light(kernels: Sequence[Kernel], device: Device, base: Estimates) -> Array:
+def light_beside(kernels: Sequence[Kernel], device: Device, base: Estimates) -> Array:
     """What no kernel can be faster than; nothing on CPUs, whose rates are what programs reach and not bounds.
 
     On TPUs what stays in VMEM between kernels is not moved: the reference model's traffic is taken, at full bandwidth.

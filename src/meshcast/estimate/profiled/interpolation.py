@@ -210,7 +210,8 @@ def fit(
     off, deviations = _left_out(best, folds, judged)
     quantile = float(np.quantile(np.abs(off) / deviations, COVERED))
     believed = quantile if judged.sum() >= ENOUGH else max(quantile, family.quantile)
-    return replace(best, quantile=believed, error=float(np.expm1(np.mean(np.abs(off)))))
+    # Rows that the model foresees to the last digit say nothing of others: theirs is a normal distribution's span.
+    return replace(best, quantile=believed or family.quantile, error=float(np.expm1(np.mean(np.abs(off)))))
 
 
 def outliers_doubted(family: KernelFamily, folds: npt.NDArray[np.int64], judged: npt.NDArray[np.bool_]) -> KernelFamily:

@@ -16,7 +16,7 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.explanation import Term
-from meshcast.estimate.products import ArrayProduct, product_of
+from meshcast.estimate.products import ArrayProduct, packed_operands, product_of
 from meshcast.estimate.rates import matrix_rate
 from meshcast.estimate.tpu.blocks import read_again
 from meshcast.estimate.tpu.machine import TimedWork, TpuMachine
@@ -93,25 +93,11 @@ def _widened(kernel: Kernel, sides: ArrayProduct) -> tuple[float, float]:
     """Of integers that a product widens to its type: how many there are, and the bytes that they are shorter by."""
     if not kernel.stored_bits:
         return 0.0, 0.0
-    bits = element_bytes(kernel.dtype) * 8
-    narrow = [
-        (elements, bits - stored)
-        for elements, stored in zip(_operand_elements(kernel, sides), kernel.stored_bits, strict=True)
-        if stored < bits <= 8
-    ]
+    bits, narrow = element_bytes(kernel.dtype) * 8, packed_operands(kernel)
     # Results of fewer bits than the product's type are part of the windows, too; those that are summed up are no such.
     packed = sides.results / 4 <= kernel.written_bytes < sides.results * bits / 8 <= sides.results
     written = sides.results * bits / 8 - kernel.written_bytes if packed else 0.0
     return sum(elements for elements, _ in narrow), sum(elements * fewer / 8 for elements, fewer in narrow) + written
-
-
-def _operand_elements(kernel: Kernel, sides: ArrayProduct) -> tuple[float, float]:
-    """Elements of both operands, each counted once: windows of an image share theirs, and are cut from what was widened."""
-    shape = kernel.geometry
-    if not isinstance(shape, Convolution):
-        return sides.left, sides.right
-    image = shape.batch * shape.in_channels * math.prod(shape.in_spatial)
-    return image, shape.out_channels * shape.in_channels // shape.feature_groups * math.prod(shape.kernel)
 
 
 def _padding(geometry: Gemm | Convolution, machine: TpuMachine) -> float:

@@ -7,6 +7,8 @@ Each regime of sizes, by the largest side, has the line of least squared relativ
 and the borders between regimes, at most two, are those powers of two that Bayes' information criterion prefers. It also says
 whether thin products, of fewer rows or columns than a border, have a line of the words that they move instead. How good that
 is, rows left out say first: shapes are dealt into five parts, and each is predicted by lines and borders fitted to the others.
+Times that fall while the work grows have no line, nor have those that do not grow where nothing bounds them: what such a line
+says of larger products nobody measured.
 After Dang et al., "SCALE-Sim TPU" (arXiv 2603.22535), whose borders are 128 and 1024.
 """
 
@@ -24,16 +26,28 @@ import numpy as np
 import numpy.typing as npt
 
 from meshcast.base import InputError, MeshcastError
-from meshcast.estimate import LatencyLine, ProductLines, words_moved
+from meshcast.estimate import LatencyLine, ProductLines, fastest_product, words_moved
 from meshcast.evidence.validate.csv_rows import Cells, csv_rows
-from meshcast.evidence.validate.ops.rows import RowChoice, chosen_rows, device_of, measured_us, read_op_rows
+from meshcast.evidence.validate.ops.rows import (
+    ASSUMED_TYPE,
+    RowChoice,
+    chosen_rows,
+    device_of,
+    element_type,
+    measured_us,
+    read_op_rows,
+)
 from meshcast.hardware import Device
 
 COLUMNS = ("m", "k", "n", "time_us")
 FOLDS = 5
 LEAST_ROWS = 8  # of a regime: four for each of a line's two numbers
 MOST_BORDERS = 2
-_FIX = "columns m, k, n and time_us (microseconds), one measured product a row; or a table of ops (docs/calibration.md)"
+_FALLING = -0.5  # correlation of times with the work from which on they fall, whatever noise there is
+_FIX = (
+    "columns m, k, n and time_us (microseconds), dtype unless it is bf16, one measured product a row; or a table of ops "
+    "(docs/calibration.md)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +91,14 @@ def read_measured_products(path: Path, device: Device, grades: Sequence[str]) ->
     Raises:
         InputError: It cannot be read, or a row is no product.
     """
-    found = csv_rows(path, (), fix=_FIX)
+    found = csv_rows(path, (), fix=_FIX, whole=True)
     if "shape" in found[0][1]:
         return _of_ops(path, device, grades)
-    csv_rows(path, COLUMNS, fix=_FIX)
-    peak = max(device.matrix_flops.values(), default=math.inf)
-    return [_product(cells, f"{path}:{line}", peak) for line, cells in found]
+    csv_rows(path, COLUMNS, fix=_FIX, whole=True)
+    return [_product(cells, f"{path}:{line}", device) for line, cells in found]
 
 
-def _product(cells: Cells, where: str, peak: float) -> MeasuredProduct:
+def _product(cells: Cells, where: str, device: Device) -> MeasuredProduct:
     m, k, n, time = (cells[column] or "" for column in COLUMNS)
     try:
         made = MeasuredProduct(m=int(m), k=int(k), n=int(n), time_us=float(time))
@@ -93,12 +106,18 @@ def _product(cells: Cells, where: str, peak: float) -> MeasuredProduct:
         raise InputError(f"no measured product: {error}", where=where, fix=_FIX) from error
     if min(made.m, made.k, made.n) < 1 or not 0 < made.time_us < math.inf:
         raise InputError(f"sides and the time must be positive and finite: {made}", where=where, fix=_FIX)
-    least_us = 2.0 * made.m * made.k * made.n / peak * 1e6
+    return _possible(made, element_type(cells.get("dtype") or ""), device, where)
+
+
+def _possible(made: MeasuredProduct, dtype: str, device: Device, where: str) -> MeasuredProduct:
+    """A product that its device can have computed in its time."""
+    least_us = 2.0 * made.m * made.k * made.n / fastest_product(dtype, device) * 1e6
     if made.time_us < least_us:
         raise InputError(
-            f"{made.m} x {made.k} x {made.n} in {made.time_us:g} us is faster than the device's highest peak, {least_us:.4g} us",
+            f"{made.m} x {made.k} x {made.n} in {made.time_us:g} us is faster than {device.name} at its peak in {dtype}, "
+            f"{least_us:.4g} us",
             where=where,
-            fix="correct the row, or --on another device",
+            fix=f"correct the row, add a column dtype unless it is {ASSUMED_TYPE}, or --on another device",
         )
     return made
 
@@ -113,7 +132,8 @@ def _of_ops(path: Path, device: Device, grades: Sequence[str]) -> list[MeasuredP
             m, k, n = (row.number(side) for side in "MKN")
         except MeshcastError:
             continue
-        found.append(MeasuredProduct(m=m, k=k, n=n, time_us=measured_us(row, str(path))))
+        made = MeasuredProduct(m=m, k=k, n=n, time_us=measured_us(row, str(path)))
+        found.append(_possible(made, row.element, device, row.place(str(path))))
     if not found:
         raise InputError(
             f"no product of {device.name} is in it", where=str(path), fix="name another device, or --grade"
@@ -150,12 +170,42 @@ def fitted_lines(products: Sequence[MeasuredProduct], rows: int, columns: int, *
             fix="look for rows whose time does not grow with the work, or measure more shapes",
         )
     lines = _fit(products, rows, columns)
+    _refuse_shrinking(products, lines, where)
     own = [lines.microseconds(each.m, each.n, each.k) for each in products]
     return SystolicFit(
         lines=lines,
         left_out=judged,
         in_sample=_quality(own, [each.time_us for each in products]),
     )
+
+
+def _refuse_shrinking(products: Sequence[MeasuredProduct], lines: ProductLines, where: str) -> None:
+    """Raises where a line does not grow that nothing bounds, or whose times fall while the work grows."""
+    groups: dict[LatencyLine, list[tuple[float, MeasuredProduct]]] = {}
+    for each in products:
+        sides = each.m, each.n, each.k
+        by_words = lines.thin is not None and min(each.m, each.n) < lines.thin[0]
+        work = words_moved(*sides) if by_words else lines.cycles(*sides)
+        groups.setdefault(lines.thin[1] if lines.thin and by_words else lines.line(*sides), []).append((work, each))
+    endless = [lines.lines[-1][1], *([lines.thin[1]] if lines.thin else [])]
+    for line, members in groups.items():
+        if line.slope > 0:
+            continue
+        work, times = np.log([[work, each.time_us] for work, each in members]).T
+        falling = np.ptp(work) and np.ptp(times) and np.corrcoef(work, times)[0, 1] < _FALLING
+        if not falling and line not in endless:
+            continue
+        (_, least), (_, most) = (find(members, key=lambda member: member[0]) for find in (min, max))
+        raise InputError(
+            f"the times of {len(members)} of {len(products)} products do not grow with the work: {_told(least)}, {_told(most)}, "
+            f"and the line of all of them is {line.start:.4g} us whatever the size",
+            where=where,
+            fix="look whether times and sides are in each other's rows, or measure larger products",
+        )
+
+
+def _told(each: MeasuredProduct) -> str:
+    return f"{each.m} x {each.k} x {each.n} in {each.time_us:g} us"
 
 
 def _fit(products: Sequence[MeasuredProduct], rows: int, columns: int) -> ProductLines:

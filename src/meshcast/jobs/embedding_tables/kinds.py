@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from meshcast.base import UnsupportedError
+from meshcast.base import UnsupportedError, with_article
 from meshcast.hardware import Cluster, Conditions, Device, check_conditions, load_device
 from meshcast.jobs.embedding_tables.dense import DensePart
 from meshcast.jobs.embedding_tables.kernels import EmbeddingKernels
@@ -57,7 +57,7 @@ def gpu_of(device: Device) -> Device:
     """
     if device.kind != "gpu":
         raise UnsupportedError(
-            f"look-ups of tables are modelled on GPUs, and {device.name} is a {device.kind}", where="--on",
+            f"look-ups of tables are modelled on GPUs, and {device.name} is {with_article(device.kind)}", where="--on",
             fix="name a GPU or a cluster of GPUs, e.g. dgx-h100",
         )  # fmt: skip
     return device

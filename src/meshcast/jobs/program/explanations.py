@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from meshcast.base import UsageError, format_bytes, format_rate, format_time, format_whole
+from meshcast.base import UsageError, format_bytes, format_rate, format_time, format_whole, with_article
 from meshcast.estimate import Explanation, Term
 from meshcast.jobs.program.tables import describe, kernel_groups
 from meshcast.results import Section, columns, print_sections
@@ -133,7 +133,7 @@ def print_explanation(run: Run, explained: ExplainedKernel) -> None:
     rows = [(term.name, term.symbol, _value(term)) for term in found.terms]
     rows.append(("one launch", f"limited by {found.limited_by}", format_time(found.time)))
     section = Section(
-        title=f"Kernel {explained.number}: {explained.name} on a {run.device.name}",
+        title=f"Kernel {explained.number}: {explained.name} on {with_article(run.device.name)}",
         columns=columns("term", "symbol", ">value"),
         rows=rows,
         note=f"{found.formula} ({found.estimator}: {found.model}); launched {format_whole(explained.count)} x in a step",

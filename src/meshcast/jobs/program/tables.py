@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from meshcast.base import format_bytes, format_flops, format_time, format_whole, pairs_of
+from meshcast.base import format_bytes, format_flops, format_time, format_whole, pairs_of, with_article
 from meshcast.results import Section, capped_lines, columns, percent, print_sections
 from meshcast.workload import Collective, Convolution, DataLoop, Gemm, Geometry, Op, OpKind, Workload, summary_rows
 
@@ -181,7 +181,9 @@ def print_kernels(run: Run, limit: int, *, name: str | None = None) -> None:
         for number, (kernel, count) in enumerate(groups, start=1)
     ]
     heads = columns(">#", "~kernel", ">count", ">FLOPs", ">bytes", ">time", ">of step", "bound", "?location")
-    launches = f"{format_whole(run.lowered.kernel_count)} kernels in {format_time(step)} on a {run.device.name}"
+    launches = (
+        f"{format_whole(run.lowered.kernel_count)} kernels in {format_time(step)} on {with_article(run.device.name)}"
+    )
     note = (
         f"FLOPs, bytes and time are of all launches of a row; fidelity {run.fidelity}, lowering {run.lowered.lowering}"
     )

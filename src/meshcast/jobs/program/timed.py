@@ -10,6 +10,7 @@ from meshcast.base import copier
 from meshcast.estimate import energy_by_part, idle_watts
 from meshcast.jobs.program.host_time import issued_at, leading_seconds, pace_without_effect
 from meshcast.jobs.program.known_steps import known_step
+from meshcast.jobs.program.physical_noise import noise_notes
 from meshcast.jobs.program.power_cap import capped_energy
 from meshcast.jobs.program.uneven_devices import speeds_without_effect
 from meshcast.jobs.program.untimed import counted_prediction
@@ -111,6 +112,7 @@ def _notes(run: Run, timed: Timed) -> list[str]:
     notes = [*run.kernels.warnings, *_fallback_notes(run), *run.setting_notes, *speeds_without_effect(run)]
     notes += pace_without_effect(run)
     notes += nothing_launched(run.lowered, run.host)
+    notes += noise_notes(run)
     if timed.mfu is not None and not within_peak(timed.mfu):
         notes.append(
             f"MFU of {percent(timed.mfu)}: {run.fidelity} gives products less time than the device's peak allows"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from meshcast.base import UsageError
+from meshcast.base import UsageError, with_article
 from meshcast.estimate import EstimatedKernels, estimate_kernels
 from meshcast.hardware import Device, load_device
 
@@ -51,7 +51,11 @@ def _estimated(run: Run, device: Device) -> EstimatedKernels:
 
 def _check_kind(run: Run, device: Device) -> None:
     if device.kind != run.device.kind or run.lowered.lowering == "compiled":
-        why = f"is a {device.kind}" if device.kind != run.device.kind else f"has kernels of its own on {device.name}"
+        why = (
+            f"is {with_article(device.kind)}"
+            if device.kind != run.device.kind
+            else f"has kernels of its own on {device.name}"
+        )
         raise UsageError(
             f"the program is lowered for {run.device.name}, and {why}", where="--slow",
             fix=f"name another {run.device.kind}, and use --lowering modelled",

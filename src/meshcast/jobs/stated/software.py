@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshcast.base import MeshcastError
+from meshcast.base import MeshcastError, with_article
 from meshcast.hardware import Device
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.frameworks import PYTORCH, RELATED, STACKS, SUBMISSIONS, canonical, known_names, nearest_name
@@ -41,7 +41,7 @@ def stack_of(run: StatedRun, device: Device, found: Findings, model: RunModel | 
         found.lacks(f"a stack that is known: {error.message}{f' ({error.fix})' if error.fix else ''}", of="stack")
         return None
     if stack.fusion == "eager" and device.kind != "gpu":
-        found.assumes(f"stack xla, where {stack.name} is told: programs for a {device.kind} are compiled")
+        found.assumes(f"stack xla, where {stack.name} is told: programs for {with_article(device.kind)} are compiled")
         stack = load_stack("xla")
     if run.attention in ATTENTION:
         stack = replace(stack, attention=ATTENTION[run.attention])  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ How far off is what `benchmarks/retiming.py` found (`bounds.py`).
 
 from __future__ import annotations
 
-from meshcast.base import format_time
+from meshcast.base import format_time, with_article
 from meshcast.chakra import DEVICE_KIND, RECORDED_ON
 from meshcast.hardware import Device
 from meshcast.jobs.traced.bounds import FROM_TPU, bound_of
@@ -100,7 +100,8 @@ def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:
     elif kind != device.kind:
         why = ", as such a trace knows nothing of a host that launches kernels" if bound == FROM_TPU else ""
         said.append(
-            f"the trace's kernels were fused for a {kind}, and a {device.kind}'s compiler makes others: steps came out "
+            f"the trace's kernels were fused for {with_article(kind)}, and {with_article(device.kind)}'s compiler makes others: "
+            "steps came out "
             f"{bound.words} a prediction of the program{why}"
         )
     else:

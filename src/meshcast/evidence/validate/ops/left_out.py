@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from meshcast.base import MeshcastError, UsageError, nearest
-from meshcast.evidence.calibrate.op_table import kernels_of_table
+from meshcast.evidence.calibrate.op_table import ImpossibleTimeError, kernels_of_table
 from meshcast.evidence.validate.ops.comparison import OpResult, validate_ops
 from meshcast.evidence.validate.ops.rows import OpRow, device_of
 from meshcast.hardware import resolve
@@ -75,6 +75,8 @@ def _collected(rest: Sequence[OpRow], device: str, path: Path) -> Path | None:
     """A file of what the other rows say about a device; None where they say nothing."""
     try:
         kernels_of_table(rest, resolve(device).device, source=path.stem).interpolator.save(path)
+    except ImpossibleTimeError:
+        raise
     except MeshcastError:
         return None
     return path

@@ -55,6 +55,11 @@ class OpRow:
     time_us: float | None
     source: str = ""
     notes: str = ""
+    line: int | None = field(default=None, compare=False)  # of its table
+
+    def place(self, table: str) -> str:
+        """Where it stands in its table."""
+        return f"{table}: row {self.id}" if self.line is None else f"{table}:{self.line}: row {self.id}"
 
     @property
     def grade(self) -> str:
@@ -81,8 +86,7 @@ class OpRow:
     @property
     def element(self) -> str:
         """The element type as MLIR spells it; `ASSUMED_TYPE` where the row states none."""
-        name = self.stated_dtype.lower()
-        return ASSUMED_TYPE if name == UNSTATED else _DTYPES.get(name, name)
+        return element_type(self.dtype)
 
     @property
     def stated_dtype(self) -> str:
@@ -122,6 +126,12 @@ class OpRow:
         return all(name in self.shape for name in names)
 
 
+def element_type(spelt: str) -> str:
+    """An element type as MLIR spells it; `ASSUMED_TYPE` where none is stated."""
+    name = spelt.strip().lower()
+    return ASSUMED_TYPE if name in _NO_TYPE else _DTYPES.get(name, name)
+
+
 def _positive(text: str, name: str) -> int:
     value = int(text) if text.strip().isdecimal() else 0
     if value < 1:
@@ -151,10 +161,11 @@ def read_op_rows(path: Path) -> list[OpRow]:
         InputError: It cannot be read, is empty, or lacks a column.
     """
     columns = "the columns are id, source, " + ", ".join(COLUMNS) + ", notes"
-    return [_row(cells, number) for number, (_, cells) in enumerate(csv_rows(path, COLUMNS, fix=columns), 1)]
+    rows = csv_rows(path, COLUMNS, fix=columns, whole=True)
+    return [_row(cells, number, line) for number, (line, cells) in enumerate(rows, 1)]
 
 
-def _row(cells: Mapping[str, str | None], number: int) -> OpRow:
+def _row(cells: Mapping[str, str | None], number: int, line: int) -> OpRow:
     def cell(name: str) -> str:
         return (cells.get(name) or "").strip()
 
@@ -168,6 +179,7 @@ def _row(cells: Mapping[str, str | None], number: int) -> OpRow:
         shape={key.strip(): value.strip() for key, _, value in pairs},
         time_us=_time(cell("time_us")),
         notes=cell("notes"),
+        line=line,
     )
 
 
@@ -188,7 +200,7 @@ def measured_us(row: OpRow, table: str) -> float:
     if row.time_us is None:
         raise InputError(
             "its time_us is no positive, finite number of microseconds",
-            where=f"{table}: row {row.id}",
+            where=row.place(table),
             fix="correct the row, or take it out of the table",
         )
     return row.time_us
@@ -219,7 +231,10 @@ def chosen_rows(rows: Sequence[OpRow], choice: RowChoice) -> list[OpRow]:
     ):
         for name in asked:
             if name not in known:
-                raise UsageError(f"no row has {name!r}", where=flag, fix=nearest(name, known))
+                fix = nearest(name, known)
+                if flag == "--grade" and known == {UNGRADED}:
+                    fix = f"write trust={name} into the notes of rows that are device times, or --grade {UNGRADED}"
+                raise UsageError(f"no row has {name!r}", where=flag, fix=fix)
     found = [
         row
         for row in rows

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from meshcast.estimate.estimator import Clocks
@@ -87,6 +87,7 @@ def test_a_product_is_never_faster_than_light_at_the_boost_clock(m: int, n: int,
     m=st.integers(1, 9000), n=st.integers(1, 9000), k=st.integers(8, 9000), rows=st.booleans(), columns=st.booleans()
 )
 @settings(max_examples=40, deadline=None)
+@example(m=1, n=1, k=8, rows=False, columns=True)
 def test_a_product_takes_as_long_with_its_operands_the_other_way_round(
     m: int, n: int, k: int, rows: bool, columns: bool
 ) -> None:

@@ -78,7 +78,8 @@ def summed_product(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> tuple[Lo
     """
     n = max(shape.m, shape.n)
     elements = shape.batch * n * shape.k
-    rows = shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor
+    # What has one row and one column lies along what is summed either way.
+    rows = n == 1 or (shape.rhs_contracting_minor if shape.m == 1 else shape.lhs_contracting_minor)
     product_bytes = int(elements * 4)
     summed = Kernel(
         name="reduce",

@@ -88,10 +88,11 @@ def explore(
             store.keep(found.point, found.outcome)
         keeper.take(found)
 
+    limits = constraints or Constraints()
     common: dict[str, Any] = {
         "space": space,
         "engine": running,
-        "constraints": constraints or Constraints(),
+        "constraints": limits,
         "known_of": lambda combination: known_of(combination, price, accounts),
         "earlier": earlier,
     }
@@ -104,7 +105,9 @@ def explore(
         chooser = Sweep(**common)
     else:
         chooser = Sampled(objectives=chosen, sampler=kind, trials=trials, **common)
-    result = Exploration(found=(), tally=chooser.tally, objectives=chosen, top=top, per=tuple(per), accounts=accounts)
+    result = Exploration(
+        found=(), tally=chooser.tally, objectives=chosen, top=top, per=tuple(per), accounts=accounts, constraints=limits
+    )
     try:
         try:
             chooser.run(record)

@@ -207,3 +207,33 @@ def test_all_points_are_listed_where_few_are_held(written: Meshcast, monkeypatch
     assert [each["number"] for each in points] == [0, 1, 2, 3]
     assert all(each["step_time_s"] > 0 for each in points)
     assert summary["evaluated"] == 4
+
+
+def test_rows_of_all_points_have_their_money_their_objectives_and_their_hardware(
+    written: Meshcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a point is held or not: its row can be sorted by what was searched for."""
+    wanted = '[want]\nobjectives = ["cost", "throughput"]\nprice = "list"\n[limits]\nstep_time = "0.3 ms"\n'
+    Path("space.toml").write_text(SPACE + wanted)
+    *points, summary = written(*ASKED, "--no-folder", "--json", "--points").lines
+    assert sorted(each["hardware.memory.bandwidth"] for each in points) == [3.35e12, 3.35e12, 6.7e12, 6.7e12]
+    assert summary["best"][0]["hardware.memory.bandwidth"] == 6.7e12
+    assert all(each["usd_per_million"] > 0 for each in points)
+    # What does not keep to the limits is not ranked.
+    ranked = [each for each in points if "objective.cost" in each]
+    assert {each["plan"] for each in ranked} == {"dp=2"}
+    for each in ranked:
+        assert each["objective.cost"] == pytest.approx(each["usd_per_million"])
+        assert each["objective.throughput"] == pytest.approx(each["units_per_s"])
+    monkeypatch.setattr(asking, "Keeper", functools.partial(Keeper, most=1))
+    *again, _ = written(*ASKED, "--no-folder", "--json", "--points").lines
+    assert [each | {"seconds": 0} for each in again] == [each | {"seconds": 0} for each in points]
+
+
+def test_the_table_of_a_folder_is_sorted_by_what_was_searched_for(written: Meshcast) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    Path("space.toml").write_text(SPACE + '[want]\nobjectives = ["cost"]\nprice = "list"\n')
+    best = written(*ASKED, "--json").lines[-1]["best"]
+    table = parquet.read_table("explore-space/points.parquet").sort_by("objective.cost").to_pylist()
+    assert [each["number"] for each in table] == [each["number"] for each in best]
+    assert [each["usd_per_million"] for each in table] == [each["usd_per_million"] for each in best]

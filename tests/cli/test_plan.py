@@ -117,6 +117,9 @@ def test_numbers_of_devices_count_once(meshcast: Meshcast) -> None:
         (("--tokens", "many"), 2, "no number of tokens"),
         (("--largest", "width"), 2, "width"),
         (("--set", "batch=7"), 2, "batch"),
+        (("--try", "pp=1,2"), 2, "--plan decides pp, and --try has values"),
+        (("--price", "list,h10-sxm=3"), 2, "did you mean 'h100-sxm'?"),
+        (("--address", "auto"), 2, "--engine ray"),
     ],
 )
 def test_what_is_refused_says_why(meshcast: Meshcast, more: tuple[str, ...], code: int, said: str) -> None:
@@ -147,3 +150,10 @@ def test_without_a_device_it_is_the_default(meshcast: Meshcast) -> None:
     )
     assert found.code == 0
     assert found.lines[-1]["best"][0]["on"] == "h100-sxm"
+
+
+def test_what_is_decided_is_not_searched_for(meshcast: Meshcast) -> None:
+    asked = ("plan", "gpt2-tiny", "--on", "dgx-h100", "--devices", "4", "--set", "batch=8", "--plan", "mbs=2", "--json")
+    answer = meshcast(*asked, "--largest", "mbs")
+    assert answer.code == 2
+    assert "--plan decides mbs, and the largest is searched for" in answer.lines[-1]["error"]["message"]

@@ -15,7 +15,9 @@ from meshcast.explore.measures import Known, objective_named
 from meshcast.explore.point import Outcome, Point, Status
 from meshcast.explore.search import Found
 from meshcast.explore.space import Space, SpaceAxis
+from meshcast.explore.tables import exploration_sections
 from meshcast.explore.work import SearchWork
+from meshcast.results.sections import sections_text
 
 KNOWN = Known(devices=1, units=1.0, capacity_bytes=1.0)
 
@@ -66,6 +68,11 @@ def test_a_failure_counts_after_it_is_forgotten(monkeypatch: pytest.MonkeyPatch)
     found = explore(space, engine=EveryThirdFails())
     assert len(found.found) < 60
     assert found.to_json()["failed"] == 20
+    # Nobody knows whether they run: none is counted among those that cannot.
+    assert found.to_json()["infeasible"] == 0
+    assert "60 points: 60 predicted, 0 cannot run, 0 cannot be better by a bound, 20 failed" in sections_text(
+        exploration_sections(found, title="best")
+    )
 
 
 def test_a_front_by_hand() -> None:

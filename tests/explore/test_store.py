@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from meshcast.base import UsageError
+from meshcast.explore import Exploration, Tally
 from meshcast.explore import store as stores
 from meshcast.explore.kept_points import POINTS, ordered, read_points
 from meshcast.explore.point import Outcome, Point
@@ -148,7 +149,8 @@ def test_swept_numbers_are_columns_of_the_table(tmp_path: Path) -> None:
     store = RunStore.opened(tmp_path / "run", space, "", resume=False)
     for point in space.points():
         store.keep(point, _outcome(1.0))
-    store.finish({"schema": "x"}, lambda point, outcome: {"number": point.number, **outcome.columns()})
+    found = Exploration(found=(), tally=Tally(), objectives=())
+    store.finish({"schema": "x"}, found.row_of)
     table = parquet.read_table(tmp_path / "run" / TABLE)
     assert table.column("hardware.memory.bandwidth").to_pylist() == pytest.approx([6.7e12, 3e12], rel=1e-9)
     assert table.column("hardware.nvlink.size").to_pylist() == [4.0, 4.0]

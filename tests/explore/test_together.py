@@ -122,7 +122,7 @@ def tallied(points: list[Point]) -> Tally:
     """The tally of a search that has predicted some points."""
     tally = Tally()
     for outcome in evaluate_many(points):
-        tally.note(Outcome.from_json(outcome.to_json()))
+        tally.note(Outcome.from_json(outcome.to_json()), allowed=outcome.answered)
     return tally
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meshcast.hardware import device_names, list_price, load_device, priced_devices, resolve, world_grid
+from meshcast.base import UsageError
+from meshcast.hardware import check_priced, device_names, list_price, load_device, priced_devices, resolve, world_grid
 
 
 @pytest.mark.parametrize("name", priced_devices())
@@ -33,3 +34,12 @@ def test_the_grid_is_stated_with_its_source() -> None:
     grid = world_grid()
     assert 0.01 < grid.kg_per_kwh < 1.5
     assert grid.source.url
+
+
+def test_prices_are_of_devices_that_are_asked_about() -> None:
+    changed = resolve("dgx-h100+memory.bandwidth=6.7TB/s").device
+    for text in (None, 2.5, "list", "list,h100-sxm=3"):
+        check_priced(text, [changed])
+    with pytest.raises(UsageError, match="a price of h10-sxm, which is not asked about") as told:
+        check_priced("list,h100-sxm=3,h10-sxm=3", [changed])
+    assert told.value.fix == "did you mean 'h100-sxm'?"

@@ -55,11 +55,13 @@ def test_hardware_that_is_changed_already_is_changed_from_there() -> None:
         ("hbm=-100%", "leaves nothing"),
         ("hbm=2x,memory.bandwidth=3x", "both change memory.bandwidth"),
         ("sm=150SM", "stands for"),
+        ("nvlink=-2x", "got '-2x'"),
+        ("sm=1e9x", "without an exponent, got '1e9x'"),
         ("memory.bandwidth=6", "memory.bandwidth=6 has no unit, where 4.8 TB/s stands now"),
     ],
 )
 def test_what_is_no_change_is_refused(changes: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as found:
-        named_with_changes("h200", resolve("h200"), changes)
+        named_with_changes("dgx-h200", resolve("dgx-h200"), changes)
     assert found.value.where == "--what-if"
     assert found.value.fix

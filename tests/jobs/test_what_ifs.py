@@ -53,6 +53,14 @@ def test_more_memory_makes_it_fit(stream: Path) -> None:
     assert "does not fit" in str(found)
 
 
+@pytest.mark.parametrize("change", ["hbm=-2x", "hbm=fast", "hbm=-1TB/s"])
+def test_a_value_that_is_none_is_told_of_the_flag_that_has_it(stream: Path, change: str) -> None:
+    with pytest.raises(UsageError) as told:
+        predict(stream, on="h200", fidelity="roofline", what_if=change)
+    assert told.value.where == "--what-if"
+    assert "hbm=1.5x" in (told.value.fix or "")
+
+
 def test_hardware_without_a_name_is_refused(stream: Path) -> None:
     with pytest.raises(UsageError, match="has a name or a file"):
         predict(stream, on=resolve("h200"), what_if="hbm=2x")

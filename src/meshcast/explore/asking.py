@@ -18,7 +18,7 @@ from meshcast.explore.sensitivity import looked_at_again, sensitivities
 from meshcast.explore.space import SEARCHES, Combination, Space, SpaceAxis
 from meshcast.explore.store import RunStore
 from meshcast.explore.sweep import Sweep
-from meshcast.hardware import Price, rented_as
+from meshcast.hardware import Cluster, Price, check_priced, rented_as
 from meshcast.options import check_fidelity, option_places
 from meshcast.zoo import Plan
 
@@ -78,6 +78,7 @@ def explore(
     _check_choices(space)
     accounts = Accounts(tokens=tokens, kg_per_kwh=kg_per_kwh)
     chosen = tuple(objective_named(name) for name in objectives)
+    check_priced(price, [cluster.device for cluster in _machines(space)])
     running = engine_named(engine, workers=workers, address=address) if isinstance(engine, str) else engine
     keeper = Keeper(chosen, top=top, per=per)
     earlier = store.kept() if store is not None else {}
@@ -87,10 +88,11 @@ def explore(
             store.keep(found.point, found.outcome)
         keeper.take(found)
 
+    limits = constraints or Constraints()
     common: dict[str, Any] = {
         "space": space,
         "engine": running,
-        "constraints": constraints or Constraints(),
+        "constraints": limits,
         "known_of": lambda combination: known_of(combination, price, accounts),
         "earlier": earlier,
     }
@@ -103,7 +105,9 @@ def explore(
         chooser = Sweep(**common)
     else:
         chooser = Sampled(objectives=chosen, sampler=kind, trials=trials, **common)
-    result = Exploration(found=(), tally=chooser.tally, objectives=chosen, top=top, per=tuple(per), accounts=accounts)
+    result = Exploration(
+        found=(), tally=chooser.tally, objectives=chosen, top=top, per=tuple(per), accounts=accounts, constraints=limits
+    )
     try:
         try:
             chooser.run(record)
@@ -128,6 +132,15 @@ def _check_choices(space: Space) -> None:
         options = options_of({**space.asked, **changed, "plan": None})
         options.check_choices()
         check_fidelity(options.estimate.fidelity)
+
+
+def _machines(space: Space) -> list[Cluster]:
+    """The hardware of a space, before numbers of it are changed."""
+    named = next((axis.values for axis in space.axes if axis.name == "on"), (space.asked.get("on"),))
+    return [
+        cluster_named(on) if isinstance(on, str) else cluster_of(options_of({**space.asked, "on": on, "plan": None}))
+        for on in named
+    ]
 
 
 def _in_order(found: Sequence[Found]) -> tuple[Found, ...]:
@@ -192,6 +205,12 @@ def best_plans(
     """
     counts = (devices,) if isinstance(devices, int) else tuple(devices)
     fixed = {name: (getattr(Plan.parse(plan), name),) for name in Plan.names_in(plan)} if plan is not None else {}
+    if both := sorted(fixed.keys() & (choices or {}).keys()):
+        raise UsageError(
+            f"--plan decides {', '.join(both)}, and --try has values of the same to choose from",
+            where="--plan, --try",
+            fix=f"leave {both[0]} out of one of them",
+        )
     given = {**(options or {}), "on": on, "settings": {name: str(value) for name, value in settings.items()}}
     axes = (SpaceAxis(name="devices", values=counts),) if len(counts) > 1 else ()
     if not axes:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshcast.base import MeshcastError
 from meshcast.explore.bounds import PlanBound
-from meshcast.explore.measures import Objective
+from meshcast.explore.measures import Constraints, Known, Objective
 from meshcast.explore.money import usd_per_million, whole_run
 from meshcast.explore.point import Outcome, Point
 from meshcast.explore.search import Found, Tally
 from meshcast.explore.sensitivity import Sensitivity
-from meshcast.hardware import Price, rented_as, world_grid
+from meshcast.explore.space import HARDWARE
+from meshcast.hardware import Price, rented_as, swept_numbers, world_grid
 from meshcast.zoo import Plan
 
 SCHEMA = "meshcast.exploration/1"
@@ -81,6 +84,7 @@ class Exploration:
         top: How many points were wanted.
         per: Axes whose values have best points of their own.
         accounts: What whole runs are counted with.
+        constraints: What points must keep to.
         left_out: Plans that were not predicted, with the last bound of each.
         failed: Points that went wrong, of all that were predicted; of many points `found` has some alone.
         interrupted: Whether it was ended before its end.
@@ -95,6 +99,7 @@ class Exploration:
     top: int = 5
     per: tuple[str, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
+    constraints: Constraints = field(default_factory=Constraints)
     left_out: tuple[tuple[Plan, PlanBound], ...] = field(default=(), repr=False)
     failed: int = 0
     interrupted: bool = False
@@ -136,16 +141,26 @@ class Exploration:
 
     def row(self, found: Found) -> dict[str, Any]:
         """A point as one flat row."""
-        outcome = found.outcome
-        row = {"number": found.point.number, **found.point.columns(), **outcome.columns()}
-        row |= {
-            f"objective.{each.name}": each.shown(self.value(found, each)) for each in self.objectives if found.allowed
-        }
-        return row | self.accounts.told(outcome)
+        return self._row(found.point, found.outcome, found.known, allowed=found.allowed)
 
     def row_of(self, point: Point, outcome: Outcome) -> dict[str, Any]:
-        """A finished point of a run folder as one flat row; its objectives are those of the points that are held."""
-        return {"number": point.number, **point.columns(), **outcome.columns()}
+        """A finished point of a run folder, held or not, as one flat row: the same as `row` gives."""
+        price = self.accounts.price(outcome.device)
+        known = Known(
+            devices=outcome.devices or 1,
+            units=1.0,  # where the outcome has no rate
+            capacity_bytes=float(outcome.capacity_bytes or math.inf),
+            price=price.usd_per_hour if price is not None else None,
+        )
+        return self._row(point, outcome, known, allowed=outcome.answered and self.constraints.allow(outcome))
+
+    def _row(self, point: Point, outcome: Outcome, known: Known, *, allowed: bool) -> dict[str, Any]:
+        row = {"number": point.number, **point.columns(), **outcome.columns()}
+        if allowed:
+            # An earlier run may have come to hardware whose price this one, which was interrupted, never looked up.
+            counted = [each for each in self.objectives if each.name != "cost" or known.price is not None]
+            row |= {f"objective.{each.name}": each.shown(each.of(outcome, known)) for each in counted}
+        return row | self.accounts.told(outcome) | _numbers(point)
 
     def to_json(self) -> dict[str, Any]:
         """The summary, the contract's object."""
@@ -186,6 +201,15 @@ class Exploration:
             rows = (held.get(point.number) or self.row_of(point, outcome) for point, outcome in finished)
         for row in rows:
             yield {"schema": POINT_SCHEMA, **row}
+
+
+def _numbers(point: Point) -> dict[str, float]:
+    """The numbers that a point's hardware has otherwise than what it starts from: to sort, group and plot by."""
+    on = point.asked.get("on")
+    try:
+        return {f"{HARDWARE}{key}": value for key, value in (swept_numbers(on) if isinstance(on, str) else {}).items()}
+    except MeshcastError:  # which the point says itself
+        return {}
 
 
 def grouped(points: Iterable[Found], per: Sequence[str]) -> list[list[Found]]:

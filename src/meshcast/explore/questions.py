@@ -89,6 +89,12 @@ def answer_question(question: PlanQuestion) -> Exploration:
             where="--largest",
             fix=nearest(question.largest, LARGEST),
         )
+    if question.largest == "mbs" and "mbs" in Plan.names_in(question.plan):
+        raise UsageError(
+            "--plan decides mbs, and the largest is searched for",
+            where="--plan, --largest",
+            fix="leave one of them out",
+        )
     if question.largest is None and question.within_s is None:
         return question.search()
     limits = {**question.asked, "constraints": Constraints(step_time_s=question.within_s)}

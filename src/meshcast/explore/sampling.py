@@ -138,8 +138,7 @@ class Sampled:
     ) -> None:  # fmt: skip
         known = self.known_of(combination)
         allowed = outcome.answered and self.constraints.allow(outcome)
-        self.tally.note(outcome)
-        self.tally.infeasible += not allowed
+        self.tally.note(outcome, allowed=allowed)
         if allowed:
             study.tell(trial, [objective.of(outcome, known) for objective in self.objectives])
         else:

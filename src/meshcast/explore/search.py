@@ -344,11 +344,11 @@ class BestFirst:
 
     def _take(self, candidate: _Candidate, outcome: Outcome, record: Record) -> None:
         """Notes what came of a point."""
-        self.tally.note(outcome)
+        allowed = outcome.answered and self.constraints.allow(outcome)
+        self.tally.note(outcome, allowed=allowed)
         if outcome.step_time_s is not None and outcome.step_time_s * (1 + ROUNDING) < candidate.bound.time_s:
             self.tally.below_bounds += 1
         combination, known = candidate.bounder.combination, candidate.bounder.known
-        allowed = outcome.answered and self.constraints.allow(outcome)
         found = Found(
             point=combination.point(candidate.number, candidate.plan),
             outcome=outcome,
@@ -360,8 +360,6 @@ class BestFirst:
             values = tuple(objective.of(outcome, known) for objective in self.objectives)
             bisect.insort(self._best.setdefault(self._group(combination), []), values[0])
             self._front.append(values)
-        else:
-            self.tally.infeasible += 1
         record(found)
 
     def _group(self, combination: Combination) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from meshcast.explore.plans import PlanSpace
 from meshcast.explore.questions import choice_of
 from meshcast.explore.shape import ModelShape
 from meshcast.explore.space import HARDWARE, MODEL, SEARCHES, SETTING, Space, SpaceAxis
-from meshcast.hardware import VALUE_OF_A_FLAG, Document, Price, named_with_changes, read_document, resolve
+from meshcast.hardware import VALUE_OF_A_FLAG, Document, Price, check_priced, named_with_changes, read_document, resolve
 from meshcast.options import check_fidelity, option_places
 from meshcast.programs import setting_value
 from meshcast.zoo import SERVE, Builder, Plan, hint, model_named
@@ -128,8 +128,15 @@ class _SpaceReader:
             return value
         if not values:
             raise self._wrong(place, f"{'.'.join(place)} has no values", "give it one or more")
+        self._once(place, values)
         self._axes.append(SpaceAxis(name=axis, values=tuple(values)))
         return None
+
+    def _once(self, place: tuple[str, ...], values: Sequence[Any]) -> None:
+        """Refuses values that are listed twice: their points would be predicted and told twice."""
+        said = [str(value).strip() for value in values]
+        if (twice := next((each for each in said if said.count(each) > 1), None)) is not None:
+            raise self._wrong(place, f"{'.'.join(place)} has {twice} twice", "give each value once")
 
     def _hardware(self) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Places of numbers of hardware with their values, each a list or a range: `{ from = "1x", to = "4x", steps = 4 }`."""
@@ -140,6 +147,8 @@ class _SpaceReader:
                 values = self._range(value, place)
             if not values or not all(isinstance(each, str) for each in values):
                 raise self._wrong(place, f"{name} is {value!r}", VALUES)
+            if isinstance(value, list):
+                self._once(place, values)
             yield place, tuple(values)
 
     def _machines(self) -> list[str]:
@@ -232,6 +241,7 @@ class _SpaceReader:
                     Plan.parse(text)
                 except MeshcastError as error:
                     raise self._wrong(("plans",), error.message, error.fix or "") from None
+            self._once(("plans",), texts)
             self._axes.append(SpaceAxis(name="plan", values=tuple(texts)))
             return None
         if "plan" not in self._data:
@@ -241,6 +251,7 @@ class _SpaceReader:
             values = value if isinstance(value, list) else [value]
             if not values:
                 raise self._wrong(("plan", name), f"plan.{name} has no values", "give it one or more")
+            self._once(("plan", name), values)
             try:
                 choices[name] = tuple(_choice(name, each) for each in values)
                 PlanSpace(shape=_ANY, devices=1, batch=1, choices={name: choices[name]})
@@ -292,7 +303,10 @@ class _SpaceReader:
                 quantity = parse_quantity(str(value), dimension) if dimension is not None else value
             except InputError as error:
                 raise self._wrong(("limits", name), error.message, error.fix or "") from None
-            limits[_FIELDS[name]] = self._number(("limits", name), quantity, whole=name == "devices")
+            limit = limits[_FIELDS[name]] = self._number(("limits", name), quantity, whole=name == "devices")
+            if name == "memory_share" and limit > 1:
+                message = f"limits.memory_share is {limit:g}, and a device has no more than all of its memory"
+                raise self._wrong(("limits", name), message, "a share such as 0.9")
         if limits:
             found["constraints"] = Constraints(**limits)
         return found
@@ -301,6 +315,10 @@ class _SpaceReader:
         """Refuses what is no price, and list prices that the catalogue has not."""
         if isinstance(price, bool) or not isinstance(price, str | int | float):
             raise self._wrong(("want", "price"), f"{price!r} is no price", PRICES)
+        try:
+            check_priced(price, [resolve(on).device for on in self._machines()])
+        except MeshcastError as error:
+            raise self._wrong(("want", "price"), error.message, error.fix or PRICES) from None
         for on in self._machines():
             try:
                 Price.of(price, resolve(on).device)

@@ -8,7 +8,7 @@ plot.svg          a picture of the points that are held (`explore/plot.py`)
 environment.json  versions, machine, command line, and the hash of the space that the points belong to
 
 Lines are written whole, one by one: whatever ends a run leaves all points that were finished. A line that is cut off, as a
-full disk leaves it, is passed over, and taken away by the run that goes on. DuckDB and pandas read both tables of points.
+full disk leaves it, is passed over, and taken away by the run that goes on.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import VERSION, MeshcastError, UsageError, not_written, whole_files, write_whole
+from meshcast.base import VERSION, UsageError, not_written, whole_files, write_whole
 from meshcast.explore.kept_points import POINTS, KeptOutcomes, ordered
 from meshcast.explore.point import Outcome, Point
-from meshcast.explore.space import HARDWARE, Space
-from meshcast.hardware import swept_numbers
+from meshcast.explore.space import Space
 
 TABLE, SPACE, SUMMARY, ENVIRONMENT = "points.parquet", "space.toml", "summary.json", "environment.json"
 ANOTHER = "name another folder: -o DIR"
@@ -135,19 +134,10 @@ class RunStore:
         written = [POINTS, SUMMARY] if (self.path / POINTS).exists() else [SUMMARY]
         if write_table(
             self.path / TABLE,
-            lambda: ({**row_of(point, outcome), **_numbers(point)} for point, outcome in ordered(self.path)),
+            lambda: (row_of(point, outcome) for point, outcome in ordered(self.path)),
         ):
             written.append(TABLE)
         return written
-
-
-def _numbers(point: Point) -> dict[str, float]:
-    """The numbers that a point's hardware has otherwise than what it starts from, as columns: to sort, group and plot by."""
-    on = point.asked.get("on")
-    try:
-        return {f"{HARDWARE}{key}": value for key, value in (swept_numbers(on) if isinstance(on, str) else {}).items()}
-    except MeshcastError:  # which the point says itself
-        return {}
 
 
 def space_digest(space: Space) -> str:

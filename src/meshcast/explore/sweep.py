@@ -80,7 +80,6 @@ class Sweep:
         known: Known,
         outcome: Outcome,
     ) -> None:
-        self.tally.note(outcome)
         allowed = outcome.answered and self.constraints.allow(outcome)
-        self.tally.infeasible += not allowed
+        self.tally.note(outcome, allowed=allowed)
         record(Found(point=work.point, outcome=outcome, known=known, values=combination.values, allowed=allowed))

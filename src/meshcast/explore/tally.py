@@ -15,7 +15,8 @@ class Tally:
     Attributes:
         space: Points that there are.
         evaluated: Points that were predicted.
-        infeasible: Points that cannot run, or not as the constraints ask, known by a prediction or by a bound.
+        infeasible: Points that cannot run, or not as the constraints ask, known by a prediction or by a bound; what went wrong is
+            none of them: nobody knows whether it can.
         bounded: Points that a bound has left out because others are better.
         probes: Works about layers.
         below_bounds: Points whose step came out below their bound. None should: where one does, a bound is wrong, and so may be
@@ -31,8 +32,9 @@ class Tally:
     below_bounds: int = 0
     alone: Counter[str] = field(default_factory=Counter)
 
-    def note(self, outcome: Outcome) -> None:
-        """Counts a point that was predicted."""
+    def note(self, outcome: Outcome, *, allowed: bool) -> None:
+        """Counts a point that was predicted, and whether it has a step and keeps to the constraints."""
         self.evaluated += 1
+        self.infeasible += not allowed and outcome.status != "failed"
         if outcome.alone is not None:
             self.alone[outcome.alone] += 1

@@ -54,6 +54,7 @@ from meshcast.hardware.prices import LIST_PRICE as LIST_PRICE
 from meshcast.hardware.prices import Grid as Grid
 from meshcast.hardware.prices import ListPrice as ListPrice
 from meshcast.hardware.prices import Price as Price
+from meshcast.hardware.prices import check_priced as check_priced
 from meshcast.hardware.prices import list_price as list_price
 from meshcast.hardware.prices import priced_devices as priced_devices
 from meshcast.hardware.prices import rented_as as rented_as
@@ -71,6 +72,7 @@ from meshcast.hardware.registry import load_device as load_device
 from meshcast.hardware.registry import load_link as load_link
 from meshcast.hardware.registry import resolve as resolve
 from meshcast.hardware.registry import swept_numbers as swept_numbers
+from meshcast.hardware.relative_changes import EXAMPLE_CHANGES as EXAMPLE_CHANGES
 from meshcast.hardware.relative_changes import named_with_changes as named_with_changes
 from meshcast.hardware.relative_changes import separate_changes as separate_changes
 from meshcast.hardware.what_if import VALUE_OF_A_FLAG as VALUE_OF_A_FLAG

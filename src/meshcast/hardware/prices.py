@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshcast.base import UsageError
+from meshcast.base import UsageError, nearest
 from meshcast.hardware.device import Device, Source
 from meshcast.hardware.what_if import WHAT_IF_MARK
 
@@ -137,6 +138,25 @@ class Price:
                 f"{text!r} is no price", where="--price", fix="dollars per device and hour, such as 2.5, or list"
             )
         return cls(usd_per_hour=value, said="as given")
+
+
+def check_priced(text: str | float | None, devices: Sequence[Device]) -> None:
+    """Refuses prices of devices that are not asked about: a misspelt one would be counted at another's price.
+
+    Args:
+        text: As `Price.of` takes it.
+        devices: All that are asked about.
+
+    Raises:
+        UsageError: A device is none of them.
+    """
+    own = [_own_price(part)[0] for part in str(text or "").split(",")[1:]]
+    if not own:
+        return
+    known = list(dict.fromkeys(name for device in devices for name in (rented_as(device.name), *device.bases)))
+    for name in own:
+        if name not in known:
+            raise UsageError(f"a price of {name}, which is not asked about", where="--price", fix=nearest(name, known))
 
 
 def _own_price(text: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from meshcast.hardware.cluster import Cluster
 from meshcast.hardware.what_if import WHAT_IF_MARK, split
 
 FLAG = "--what-if"
-EXAMPLE = "write such as nvlink=2x,hbm=1.5x,sm=+10%"
+EXAMPLE_CHANGES = "write such as nvlink=2x,hbm=1.5x,sm=+10%"
 # Keys of a device's numbers by short names; a table's name with a dot stands for all of its numbers.
 _ARITHMETIC = ("matrix.", "vector.", "compute.transcendental")
 SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -36,6 +36,7 @@ SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
 # Numbers of all levels of the network at once.
 OF_LEVELS = {"network": "link_bandwidth", "latency": "latency"}
 _FACTOR = re.compile(r"(?P<times>\d+(?:\.\d+)?)x|(?P<percent>[+-]\d+(?:\.\d+)?)%")
+_NO_FACTOR = re.compile(r"[+-]?[\d.]+(?:[eE][+-]?\d+)?\s*x")  # what was meant as one
 _NUMBER = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*")
 
 
@@ -74,9 +75,9 @@ def separate_changes(changes: str, *, where: str = FLAG) -> list[str]:
     for item in found:
         key, equals, value = item.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise UsageError(f"{item!r} changes nothing", where=where, fix=EXAMPLE)
+            raise UsageError(f"{item!r} changes nothing", where=where, fix=EXAMPLE_CHANGES)
     if not found:
-        raise UsageError(f"{changes!r} changes nothing", where=where, fix=EXAMPLE)
+        raise UsageError(f"{changes!r} changes nothing", where=where, fix=EXAMPLE_CHANGES)
     return found
 
 
@@ -130,6 +131,12 @@ def _factor(value: str, item: str, where: str) -> Decimal | None:
     """
     found = _FACTOR.fullmatch(value.replace(" ", ""))
     if found is None:
+        if _NO_FACTOR.fullmatch(value.strip()):
+            raise UsageError(
+                f"{item}: a factor is a number above 0 without an exponent, got {value!r}",
+                where=where,
+                fix=EXAMPLE_CHANGES,
+            )
         return None
     factor = Decimal(found["times"]) if found["times"] else 1 + Decimal(found["percent"]) / 100
     if factor <= 0:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from meshcast.base import UsageError, aside
-from meshcast.hardware import named_with_changes, separate_changes
+from meshcast.base import MeshcastError, UsageError, aside
+from meshcast.hardware import EXAMPLE_CHANGES, VALUE_OF_A_FLAG, Cluster, named_with_changes, resolve, separate_changes
 from meshcast.jobs.levers import Question, comparable
 from meshcast.options import Options
 from meshcast.results import Prediction, WhatIf
@@ -36,7 +36,7 @@ def with_what_ifs(question: Question, again: Again) -> Prediction:
             fix="give --on a name or a file",
         )
     # All names are made before anything is predicted, so that a mistake in the last does not cost the first.
-    asked = [(change, named_with_changes(options.on, question.cluster, change)) for change in _sets(options.what_if)]
+    asked = [(change, _named(options.on, question.cluster, change)) for change in _sets(options.what_if)]
     before = comparable(question, again)
     found = []
     for number, (change, on) in enumerate(asked):
@@ -47,6 +47,21 @@ def with_what_ifs(question: Question, again: Again) -> Prediction:
     if before is not question and step and modelled:
         found = [_scaled(each, step / modelled) for each in found]
     return replace(question.prediction, what_ifs=tuple(found))
+
+
+def _named(on: str, cluster: Cluster, change: str) -> str:
+    """The name of the hardware with a change, which is looked up once.
+
+    Raises:
+        UsageError: The change is none, by what says it.
+    """
+    named = named_with_changes(on, cluster, change)
+    try:
+        resolve(named)
+    except MeshcastError as error:
+        fix = EXAMPLE_CHANGES if error.fix == VALUE_OF_A_FLAG else error.fix
+        raise UsageError(error.message, where="--what-if", fix=fix) from None
+    return named
 
 
 def _scaled(found: WhatIf, scale: float) -> WhatIf:

@@ -59,6 +59,11 @@ def test_mistakes_are_found_before_anything_is_asked() -> None:
         meshcast.compare("gpt2-tiny", on="dgx-h100", fidelities="roofline", tried=["plan=fsd=2"])
     with pytest.raises(UnsupportedError, match="no stack 'megatorn'"):
         meshcast.compare("gpt2-tiny", on="dgx-h100", fidelities="roofline", tried=["stack=megatorn"])
+    with pytest.raises(UsageError, match="no setting 'bacth' in mode train, did you mean 'batch'") as told:
+        meshcast.compare("gpt2-tiny", on="dgx-h100", fidelities="roofline", tried=["bacth=64;32"])
+    assert told.value.where == "--try"
+    with pytest.raises(UsageError, match="batch"):
+        meshcast.compare("gpt2-tiny", on="dgx-h100", fidelities="roofline", tried=["batch=4;many"])
 
 
 def test_every_answer_is_predict_s_own_with_what_it_gets_done() -> None:

@@ -18,8 +18,8 @@ from meshcast.evidence.comparison.comparison import Comparison, ladder_place
 from meshcast.evidence.comparison.folder import RunFolder
 from meshcast.evidence.comparison.keys import cell_key, traces_key
 from meshcast.evidence.comparison.names import Hardware, Target, by_name, hardware_of, labels, names_of, once
-from meshcast.evidence.comparison.variants import variants_of
-from meshcast.hardware import LIST_PRICE, Cluster, Price, list_price, resolve
+from meshcast.evidence.comparison.variants import check_settings, variants_of
+from meshcast.hardware import LIST_PRICE, Cluster, Price, check_priced, list_price, resolve
 from meshcast.jobs import (
     Job,
     PipelineJob,
@@ -190,6 +190,7 @@ def comparison_plan(
     options.check_choices()
     for each in variants:
         each.options(options).check_choices()
+    check_settings(variants, targets, options)
     rest = _all_others(named, compared, options) if ALL_FIDELITIES in fidelities else ()
     clusters = {name: resolve(each) for name, each in hardware.items()}
     return ComparisonGrid(
@@ -205,6 +206,7 @@ def comparison_plan(
 
 def _prices(clusters: Mapping[str, Cluster], price: str | float | None) -> dict[str, Price]:
     """What a device of each costs an hour: as asked for, else by the catalogue's list prices where it has one."""
+    check_priced(price, [cluster.device for cluster in clusters.values()])
     found = {
         name: Price.of(LIST_PRICE if price is None else price, cluster.device)
         for name, cluster in clusters.items()

@@ -11,9 +11,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meshcast.base import UsageError
+from meshcast.base import MeshcastError, UsageError
 from meshcast.jobs import with_stack
 from meshcast.options import Options, option_places
+from meshcast.programs import setting_value
+from meshcast.zoo import SERVE, Builder, model_named
 
 TRY = "--try"
 # Options that are given otherwise, and how; answers are compared as they are asked for, without levers.
@@ -74,6 +76,39 @@ def variants_of(texts: Sequence[str]) -> tuple[Variant, ...]:
         known += listed
     names = list(axes)
     return tuple(Variant(values=dict(zip(names, values, strict=True))) for values in itertools.product(*axes.values()))
+
+
+def check_settings(variants: Sequence[Variant], targets: Sequence[object], options: Options) -> None:
+    """Refuses settings that no model among the targets has, which would fail every question of theirs.
+
+    Targets that are no models of the zoo say themselves what they take.
+
+    Raises:
+        UsageError: One is known to none, or cannot have its value in any.
+    """
+    models = [model_named(target) if isinstance(target, str) else None for target in targets]
+    builders = [model for model in models if model is not None]
+    if len(builders) < len(models):
+        return
+    for each in variants:
+        settings = each.options(options).program.settings
+        if settings.get("mode") == SERVE:
+            continue  # two programs, with settings of both
+        around = {"mode": settings["mode"]} if "mode" in settings else {}
+        for name in (name for name in each.values if name in settings):
+            asked = {**around, name: setting_value(str(settings[name]))}
+            refused = [error for builder in builders if (error := _refused(builder, asked)) is not None]
+            if refused and len(refused) == len(builders):
+                raise UsageError(refused[0].message, where=TRY, fix=refused[0].fix)
+
+
+def _refused(builder: Builder, settings: Mapping[str, object]) -> MeshcastError | None:
+    """Why a model does not take some settings; None where it does."""
+    try:
+        builder.settled(settings)
+    except MeshcastError as error:
+        return error
+    return None
 
 
 def _value(name: str, text: str) -> str | int:

@@ -33,11 +33,15 @@ def engine_named(name: str, *, workers: int | None = None, address: str | None =
         address: Of a Ray cluster; None: one is started on this machine.
 
     Raises:
-        UsageError: There is none of that name.
-        UnsupportedError: Ray is not installed, or there is no cluster at that address.
+        UsageError: There is none of that name, no cluster at that address, or an address of an engine that joins none.
+        UnsupportedError: Ray is not installed.
     """
     if name not in ENGINES:
         raise UsageError(f"no engine {name!r}", where="--engine", fix=nearest(name, ENGINES))
+    if address is not None and name != "ray":
+        raise UsageError(
+            f"the engine {name} joins no cluster at {address}", where="--address", fix="--engine ray, or leave it out"
+        )
     if name == "in-process" or (name == "processes" and workers == 1):
         from meshcast.explore.engines.in_process import InProcess
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from meshcast.base import UnsupportedError, how_to_install
+from meshcast.base import UnsupportedError, UsageError, how_to_install
 from meshcast.explore.engines.lanes import DiedError, Lanes
+from meshcast.explore.engines.ray_address import FIX, FLAG, cluster_address
 from meshcast.explore.work import Answer, SearchWork, Worker, answers_of, works_text
 
 
@@ -21,12 +22,11 @@ class OnRay:
         self._ray = _ray()
         self._started = not self._ray.is_initialized()
         if self._started:
+            joined = cluster_address(address)
             try:
-                self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+                self._ray.init(address=joined, include_dashboard=False, log_to_driver=False, logging_level="error")
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise UnsupportedError(
-                    f"no Ray cluster at {address}: {error}", where="--address", fix="ray start --head, or leave it out"
-                ) from None
+                raise UsageError(f"no Ray cluster at {joined}: {error}", where=FLAG, fix=FIX) from None
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0)(Worker)
         self._actors: list[Any] = [None] * count

@@ -23,6 +23,8 @@ def test_without_ray_it_is_said_how_to_get_it() -> None:
 
 
 @pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed")
+# JAX, where earlier tests have loaded it, warns of Ray's own start.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_ray_answers_as_this_process_does() -> None:
     asked = {"on": "h100-sxm", "settings": {"batch": "4"}, "plan": "mbs=2", "fidelity": "roofline"}
     works = [

@@ -115,3 +115,15 @@ def test_an_address_is_of_ray_alone(engine: str) -> None:
     with pytest.raises(UsageError, match="joins no cluster at auto") as told:
         engine_named(engine, address="auto")
     assert told.value.where == "--address"
+
+
+def test_why_a_cluster_does_not_take_us_is_told(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, listening: int
+) -> None:
+    def refused(**_: object) -> None:
+        cause = RuntimeError("Failed to connect. Last error: Traceback:\n  File x\nAuthError: a token is missing\n")
+        raise ConnectionError("Failed to connect to Ray cluster") from cause
+
+    monkeypatch.setattr(type(on_ray._ray()), "init", staticmethod(refused))
+    with pytest.raises(UsageError, match="AuthError: a token is missing"):
+        engine_named("ray", address=f"127.0.0.1:{listening}")

@@ -26,7 +26,7 @@ class OnRay:
             try:
                 self._ray.init(address=joined, include_dashboard=False, log_to_driver=False, logging_level="error")
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise UsageError(f"no Ray cluster at {joined}: {error}", where=FLAG, fix=FIX) from None
+                raise UsageError(f"no Ray cluster at {joined}: {_why(error)}", where=FLAG, fix=FIX) from None
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._actor = self._ray.remote(num_cpus=1, max_restarts=0)(Worker)
         self._actors: list[Any] = [None] * count
@@ -57,6 +57,12 @@ class OnRay:
         self._actors = [None] * len(self._actors)
         if self._started:
             self._ray.shutdown()
+
+
+def _why(error: Exception) -> str:
+    """What Ray was told by the cluster, such as that a token is missing: the last line that is no place in a traceback."""
+    lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip() and not line.startswith(" ")]
+    return lines[-1] if lines else str(error)
 
 
 def _ray() -> Any:

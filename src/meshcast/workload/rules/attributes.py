@@ -68,12 +68,14 @@ def _algorithm_name(algorithm: Any) -> str:
 
 
 def constant_float(value: Any) -> float | None:
-    """What every element of a value is, where it is a constant or broadcast from one; else nothing."""
+    """What every element of a value is, where it is a real constant or broadcast from one; else nothing."""
     owner = value.owner
     while getattr(owner, "name", "") == "stablehlo.broadcast_in_dim":
         owner = owner.operands[0].owner
     if getattr(owner, "name", "") != "stablehlo.constant":
         return None
+    if isinstance(ir.RankedTensorType(value.type).element_type, ir.ComplexType):
+        return None  # which MLIR's bindings cannot read
     held = owner.attributes["value"]
     splat = isinstance(held, ir.DenseFPElementsAttr) and held.is_splat
     return float(ir.FloatAttr(held.get_splat_value()).value) if splat else None

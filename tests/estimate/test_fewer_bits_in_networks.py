@@ -10,8 +10,8 @@ import meshcast as mc
 
 BITS = (2, 4, 8)
 DEVICES = ("h200", "a100", "b200", "v100-sxm2-32gb", "tpu-v4", "tpu-v6e", "edge-tpu", "aimc-28nm")
-# Norms of what overlaps, and what a sum takes to unpack a residual that it reads in 2 bits, where no unit computes in them: 0.04 us
-# of 163 on an H200, though it reads fewer bytes.
+# Norms of what overlaps, and what a sum takes to unpack a residual that it reads in 2 bits, where no unit computes in them:
+# 0.04 us of 163 on an H200, though it reads fewer bytes.
 ROUNDING = 5e-4
 
 

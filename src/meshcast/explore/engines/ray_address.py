@@ -36,7 +36,8 @@ def cluster_address(address: str | None) -> str:
     if found is None:
         return address  # Ray looks for it in a way of its own
     _try(found, where, f"{found}, which {AUTO} stands for," if address == AUTO else found)
-    return found
+    # Of `auto` Ray also knows how its cluster wants to be asked: with the token that `ray start` has left.
+    return AUTO if address == AUTO and found != said else found
 
 
 def _running() -> str | None:

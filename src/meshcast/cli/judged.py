@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import typer
 
+from meshcast.cli.flags import runs
 from meshcast.cli.patience import INTERRUPTED, counted
 
 
@@ -26,6 +28,8 @@ JUDGED = {
     "levers": "predictions are judged as they are",
     "what_if": "hardware is as it was measured",
 }
+# The clocks of measured programs are known as well.
+MEASURED = JUDGED | {"clocks": "short runs are compared at burst clocks, energies and long ones at sustained clocks"}
 # And those of rows which name hardware of their own.
 ROWS = JUDGED | {
     "on": "every row names its hardware",
@@ -34,6 +38,10 @@ ROWS = JUDGED | {
     "beside": "it is of one program's devices",
     "conditions": "rows were measured on healthy devices",
 }
+
+
+# A verb that judges programs of a folder: what of options it has flags for.
+runs_programs = functools.partial(runs, "lowering", "estimate", "network", "run", besides=("indices", "approximate"))
 
 
 def judged(rows: Iterable[R], total: int, what: str, *, json: bool) -> tuple[list[R], bool]:

@@ -11,7 +11,7 @@ import typer
 from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
 from meshcast.cli.flags import FlagValues, runs
-from meshcast.cli.judged import JUDGED, end_judgement, judged
+from meshcast.cli.judged import JUDGED, MEASURED, end_judgement, judged, runs_programs
 from meshcast.cli.patience import counted
 from meshcast.cli.validate_astra import astra_command
 from meshcast.cli.validate_collectives import collectives_command
@@ -50,14 +50,9 @@ MEASURED_ON = "h200"
 
 
 @app.command("programs")
-@runs(
-    "lowering",
-    "estimate",
-    "network",
-    "run",
-    besides=("indices", "approximate"),
+@runs_programs(
     instead={"on": MEASURED_ON},
-    without=JUDGED | {"clocks": "short runs are compared at burst clocks, energies and long ones at sustained clocks"},
+    without=MEASURED,
 )
 def programs_command(
     folder: Folder,

@@ -8,16 +8,11 @@ from typing import Annotated
 import typer
 
 from meshcast.cli import arguments as flags
-from meshcast.cli.flags import FlagValues, runs
-from meshcast.cli.judged import JUDGED, end_judgement, judged
+from meshcast.cli.flags import FlagValues
+from meshcast.cli.judged import JUDGED, end_judgement, judged, runs_programs
 
 
-@runs(
-    "lowering",
-    "estimate",
-    "network",
-    "run",
-    besides=("indices", "approximate"),
+@runs_programs(
     instead={"on": "tpu-v6e", "fidelity": "analytical"},
     without=JUDGED | {"lowering": "modelled kernels are compared with the compiler's"},
 )

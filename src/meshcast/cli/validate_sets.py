@@ -9,24 +9,18 @@ import typer
 
 from meshcast.base import UsageError, write_whole
 from meshcast.cli import arguments as flags
-from meshcast.cli.flags import FlagValues, runs
-from meshcast.cli.judged import JUDGED, end_judgement, judged
+from meshcast.cli.flags import FlagValues
+from meshcast.cli.judged import MEASURED, end_judgement, judged, runs_programs
 
 _DEFAULT = ("profiled", "analytical")
 
 
-@runs(
-    "lowering",
-    "estimate",
-    "network",
-    "run",
-    besides=("indices", "approximate"),
+@runs_programs(
     instead={"on": "h200"},
-    without=JUDGED
+    without=MEASURED
     | {
         "fidelity": "it takes several",
         "lowering": "kernels are modelled, but for the fidelity compiled",
-        "clocks": "short runs are compared at burst clocks, energies and long ones at sustained clocks",
     },
 )
 def sets_command(

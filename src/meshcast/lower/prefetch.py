@@ -13,7 +13,7 @@ et al., "PyTorch FSDP" (2023).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from meshcast.lower.kernel import SCALAR_BYTES, BranchStep, Kernel, LoopStep, Schedule, Step
@@ -25,17 +25,12 @@ REDUCTIONS = ("all_reduce", "reduce_scatter")
 
 def with_prefetching(schedule: Schedule, values: ValueTypes) -> Schedule:
     """The schedule with its loops shifted, the inner ones first."""
-    steps: list[Step] = []
-    for step in schedule.steps:
-        if isinstance(step, LoopStep):
-            inner = replace(step, body=with_prefetching(step.body, values))
-            for shifted in shift_heads(inner, values):
-                steps += shift_tails(shifted, values) if isinstance(shifted, LoopStep) else [shifted]
-        elif isinstance(step, BranchStep):
-            steps.append(replace(step, bodies=tuple(with_prefetching(body, values) for body in step.bodies)))
-        else:
-            steps.append(step)
-    return replace(schedule, steps=tuple(steps))
+
+    def shifted(loop: LoopStep) -> Iterator[Step]:
+        for step in shift_heads(loop, values):
+            yield from shift_tails(step, values) if isinstance(step, LoopStep) else (step,)
+
+    return _with_loops(schedule, shifted)
 
 
 def with_late_reductions(schedule: Schedule, values: ValueTypes) -> Schedule:
@@ -44,13 +39,17 @@ def with_late_reductions(schedule: Schedule, values: ValueTypes) -> Schedule:
     PyTorch's DistributedDataParallel reduces a layer's bucket beside the backward pass of the layers before it (Li 2020, section
     3.2.3); where layers are arrays of their own (`lower.separate_layers`) a reduction's result is read by the optimizer alone.
     """
+    return _with_loops(schedule, lambda loop: shift_tails(loop, values, stored=False))
+
+
+def _with_loops(schedule: Schedule, shifted: Callable[[LoopStep], Iterable[Step]]) -> Schedule:
+    """The schedule with what each loop becomes in its place, the inner ones first; those in branches, too."""
     steps: list[Step] = []
     for step in schedule.steps:
         if isinstance(step, LoopStep):
-            inner = replace(step, body=with_late_reductions(step.body, values))
-            steps += shift_tails(inner, values, stored=False)
+            steps += shifted(replace(step, body=_with_loops(step.body, shifted)))
         elif isinstance(step, BranchStep):
-            steps.append(replace(step, bodies=tuple(with_late_reductions(body, values) for body in step.bodies)))
+            steps.append(replace(step, bodies=tuple([_with_loops(body, shifted) for body in step.bodies])))
         else:
             steps.append(step)
     return replace(schedule, steps=tuple(steps))

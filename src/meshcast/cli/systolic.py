@@ -72,7 +72,8 @@ def systolic_command(
         for result in results:
             emit_json(asdict(result))
     else:
-        _print(results, array, simulator, layer_simulator(DEFAULT_SIMULATOR)(asked, array))
+        own = None if simulator == DEFAULT_SIMULATOR else layer_simulator(DEFAULT_SIMULATOR)(asked, array)
+        _print(results, array, simulator, own)
 
 
 def _layers(gemms: list[str], convolutions: list[str], path: Path | None) -> list[Layer]:
@@ -140,8 +141,8 @@ def _triple(text: str, flag: str) -> list[int]:
     return numbers * 3 if len(numbers) == 1 else numbers
 
 
-def _print(results: list[LayerResult], array: SystolicArray, simulator: str, own: list[LayerResult]) -> None:
-    """A table of the layers; of another simulator with our own cycles beside its."""
+def _print(results: list[LayerResult], array: SystolicArray, simulator: str, own: list[LayerResult] | None) -> None:
+    """A table of the layers; of another simulator than ours with our own results' cycles beside its."""
     from rich.console import Console
     from rich.table import Table
 
@@ -150,18 +151,17 @@ def _print(results: list[LayerResult], array: SystolicArray, simulator: str, own
     table.add_column("layer")
     for heading in ("compute cycles", "stalls", "total", "utilisation", "mapping"):
         table.add_column(heading, justify="right")
-    other = simulator != DEFAULT_SIMULATOR
-    if other:
+    if own is not None:
         table.add_column("total, ours", justify="right")
-    for result, ours in zip(results, own, strict=True):
+    for result, ours in zip(results, own or results, strict=True):
         table.add_row(
             result.name or "-", f"{result.compute_cycles:,}", f"{result.stall_cycles:,}", f"{result.total_cycles:,}",
             f"{result.utilisation:.1%}", f"{result.mapping_efficiency:.1%}",
-            *([f"{ours.total_cycles:,}"] if other else []),
+            *([f"{ours.total_cycles:,}"] if own is not None else []),
         )  # fmt: skip
     memory = "operands always in time" if array.estimated_bandwidth else (
         f"{array.ifmap.bandwidth}, {array.filter.bandwidth}, {array.ofmap.bandwidth} words a cycle"
     )  # fmt: skip
-    by = f"; by {simulator}" if other else ""
+    by = f"; by {simulator}" if own is not None else ""
     console.print(f"{array.rows} x {array.columns} cells, {array.dataflow}; {memory}{by}", style="bold")
     console.print(table)

@@ -10,9 +10,8 @@ from meshcast.hardware import Cluster, NetworkLevel
 from meshcast.network.slices import closed_sides, slice_shape
 
 _LARGEST_HOST = 16  # devices (HGX-2, Trainium); a domain of more is a rack of several hosts
-_TRAY = (
-    4  # devices of a rack's host: GPUs of a compute tray of GB200 and GB300 NVL72; cluster files have no level for it
-)
+# Devices of a rack's host: GPUs of a compute tray of GB200 and GB300 NVL72. Cluster files have no level for it.
+_TRAY = 4
 _SPARE = 8  # racks that would hold a job, for each of which another may be taken so that all have as many devices
 
 

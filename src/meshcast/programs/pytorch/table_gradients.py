@@ -50,9 +50,8 @@ _UNIQUE = (
 _INDICES = 4  # that a block of `indexing_backward_kernel` adds values at
 _INDEX_STEPS = 2  # kernels that turn an index into a place
 _WARP = 32  # threads
-_SMALL_STRIDE = (
-    9e-6  # seconds of a block that adds slices of less than a warp (`indexing_backward_kernel_small_stride`)
-)
+# Seconds of a block that adds slices of less than a warp (`indexing_backward_kernel_small_stride`).
+_SMALL_STRIDE = 9e-6
 
 
 def radix_sort(index: View, bits: int) -> Iterator[Launch]:

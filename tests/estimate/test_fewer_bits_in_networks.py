@@ -10,9 +10,10 @@ import meshcast as mc
 
 BITS = (2, 4, 8)
 DEVICES = ("h200", "a100", "b200", "v100-sxm2-32gb", "tpu-v4", "tpu-v6e", "edge-tpu", "aimc-28nm")
-# Norms of what overlaps, and what a sum takes to unpack a residual that it reads in 2 bits, where no unit computes in them:
-# 0.04 us of 163 on an H200, though it reads fewer bytes.
-ROUNDING = 5e-4
+ROUNDING = 1e-5  # norms of what overlaps
+# What a sum takes to unpack a residual that it reads in 2 bits, of a step on GPUs, whose cores have no such numbers: 0.04 us of
+# 163 on an H200, though it reads fewer bytes.
+UNPACKING = dict.fromkeys(("h200", "a100", "b200"), 5e-4)
 
 
 @functools.cache
@@ -32,12 +33,13 @@ def busy_and_peak(program: mc.Program, device: str, fidelity: str) -> tuple[floa
 
 def hold(name: str, batch: int, device: str, fidelity: str, widths: list[tuple[int, int]]) -> None:
     found = {each: busy_and_peak(network(name, batch, *each), device, fidelity) for each in widths}
+    near = 1 + (UNPACKING.get(device, ROUNDING) if fidelity != "roofline" else ROUNDING)
     for few, (step, busy, peak) in found.items():
         for many, (other_step, other_busy, other_peak) in found.items():
             if few[0] <= many[0] and few[1] <= many[1]:
                 where = (name, batch, device, fidelity, few, many)
-                assert step <= other_step * (1 + ROUNDING), where
-                assert busy <= other_busy * (1 + ROUNDING), where
+                assert step <= other_step * near, where
+                assert busy <= other_busy * near, where
                 assert peak <= other_peak, where
 
 

@@ -153,20 +153,6 @@ def test_a_mesh_is_taken_as_text_object_and_dict() -> None:
     assert wider == [meshcast.Mesh.parse("data=4")] * 3
 
 
-OLD = ("ReadOptions", "capture_function", "lower_workload", "partition_program", "read_workload")
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_old_names_work_and_warn(name: str) -> None:
-    with pytest.warns(DeprecationWarning, match=rf"meshcast\.{name} is an old name: \w") as warned:
-        found = getattr(meshcast, name)
-    assert callable(found)
-    assert warned[0].filename == __file__  # the line that uses it is named, not ours
-    assert name not in dir(meshcast)
-    assert name not in meshcast.__all__
-    assert f"`{name}(" in API.read_text(encoding="utf-8")
-
-
 def test_the_page_has_an_example_of_every_public_name() -> None:
     code = "\n".join(block.text for block in blocks(API) if block.language == "python")
     missing = [name for name in meshcast.__all__ if not re.search(rf"\bmeshcast\.{name}\b", code)]

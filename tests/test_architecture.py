@@ -50,7 +50,6 @@ MODULES_AT_DOORS = {("programs", "mlir"), ("hardware", "document"), ("hardware",
 # Imports by a text that is put together elsewhere, by the file and the text: where it comes from.
 BY_A_TEXT = {
     ("base/doors.py", "home"): "the lines of a stub, which another test looks at",
-    ("base/old_modules.py", "self._name"): "the table of old modules in the same file",
     ("estimate/outside/__init__.py", "module"): "a table of whole names, which are seen as texts",
     ("estimate/simulator_names.py", "module"): "a table of whole names, which are seen as texts",
     ("estimate/measurements/silicon.py", "name"): "two names of pyarrow's",

@@ -15,13 +15,11 @@ its place.
 import os
 
 from meshcast.base.doors import door
-from meshcast.base.old_modules import find_old_modules
 from meshcast.base.version import VERSION as __version__
 
 # Threads of NumPy's BLAS that have nothing to do sleep at once, instead of after 2^26 looks: our products take less time than
 # these. Read when NumPy is loaded; how work is split over threads, and so every bit of a result, stays as it is.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
-find_old_modules()
 __getattr__, __dir__, __all__ = door(__name__)
 __all__ += ["__version__"]

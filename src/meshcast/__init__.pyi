@@ -15,14 +15,11 @@ from meshcast.jobs import pipeline_of as pipeline_of
 from meshcast.jobs import predict as predict
 from meshcast.jobs import prepare as prepare
 from meshcast.lower import LoweredProgram as LoweredProgram
-from meshcast.lower import lower as lower_workload  # old name: write workload.lower()
 from meshcast.options import Options as Options
 from meshcast.options import Stack as Stack
-from meshcast.partition import partition as partition_program  # old name: write program.partition()
 from meshcast.programs import Program as Program
 from meshcast.programs import TorchOptions as TorchOptions
 from meshcast.programs import capture as capture
-from meshcast.programs import capture as capture_function  # old name: write meshcast.capture
 from meshcast.programs import capture_torch as capture_torch
 from meshcast.programs import load as load
 from meshcast.report import write_report as write_report
@@ -30,9 +27,7 @@ from meshcast.results import Infeasible as Infeasible
 from meshcast.results import Prediction as Prediction
 from meshcast.simulate import Timeline as Timeline
 from meshcast.traces import trace as trace
-from meshcast.workload import ReadOptions as ReadOptions  # old name: give program.workload() the same settings
 from meshcast.workload import Workload as Workload
-from meshcast.workload import read_workload as read_workload  # old name: write program.workload()
 from meshcast.workload import register_custom_call as register_custom_call
 from meshcast.zoo import Plan as Plan
 
@@ -54,7 +49,6 @@ __all__ = [
     "Plan",
     "Prediction",
     "Program",
-    "ReadOptions",
     "Run",
     "Stack",
     "Support",
@@ -63,17 +57,13 @@ __all__ = [
     "Workload",
     "__version__",
     "capture",
-    "capture_function",
     "capture_torch",
     "compare",
     "compare_measured",
     "load",
-    "lower_workload",
-    "partition_program",
     "pipeline_of",
     "predict",
     "prepare",
-    "read_workload",
     "register_custom_call",
     "trace",
     "write_report",

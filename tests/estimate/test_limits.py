@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast import Options, Run, capture_function, predict, prepare
+from meshcast import Options, Run, capture, predict, prepare
 from meshcast.estimate.chain import EstimatedKernels, KernelEstimate
 from meshcast.estimate.estimator import Origin, limiting
 from meshcast.estimate.power import PowerLaw
@@ -37,7 +37,7 @@ DEVICES = [
 
 def program(op: Callable[..., Any], shapes: tuple[tuple[int, ...], ...], dtype: str) -> Any:
     """A captured program of one op."""
-    return capture_function(op, *(jax.ShapeDtypeStruct(shape, DTYPES[dtype]) for shape in shapes))
+    return capture(op, *(jax.ShapeDtypeStruct(shape, DTYPES[dtype]) for shape in shapes))
 
 
 def shares(run: Run) -> dict[str, float]:

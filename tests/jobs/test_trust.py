@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast import Options, Prediction, capture_function, compare, predict
+from meshcast import Options, Prediction, capture, compare, predict
 from meshcast.estimate.gpu.clocks import CALIBRATED_DEVICE
 from meshcast.hardware import load_device, resolve
 from meshcast.hardware.checked import HOW_CHECKED_WORDS
@@ -36,7 +36,7 @@ CLASSES = {"h200": "measured", "a100-sxm-80gb": "kernels", "tpu-v6e": "kernels",
 @pytest.fixture(scope="module")
 def product() -> Program:
     side = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
-    return capture_function(jnp.matmul, side, side)
+    return capture(jnp.matmul, side, side)
 
 
 def untold(prediction: Prediction) -> Prediction:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast import Options, Part, Pipeline, capture_function, pipeline_of, predict, prepare
+from meshcast import Options, Part, Pipeline, capture, pipeline_of, predict, prepare
 from meshcast.base import UnsupportedError, UsageError
 from meshcast.estimate import Estimates, Support, chain
 from meshcast.hardware import Conditions, Device, LinkCondition
@@ -128,7 +128,7 @@ class _Claims:
 def _chain_of(rows: int) -> Program:
     """A product of `rows` x 512 x 512, and a tanh of 64 MiB."""
     a, b = jax.ShapeDtypeStruct((rows, 512), "float32"), jax.ShapeDtypeStruct((512, 512), "float32")
-    return capture_function(lambda a, b, c: (a @ b, jnp.tanh(c)), a, b, jax.ShapeDtypeStruct((4096, 4096), "float32"))
+    return capture(lambda a, b, c: (a @ b, jnp.tanh(c)), a, b, jax.ShapeDtypeStruct((4096, 4096), "float32"))
 
 
 @pytest.mark.parametrize(("rows", "most"), [(16, "others"), (2**20, "products")])
@@ -146,7 +146,7 @@ def test_of_branches_the_costlier_one_is_counted_still(timing: Counter[str]) -> 
     def either(which: Any, x: Any) -> Any:
         return jax.lax.cond(which > 0, lambda x: jnp.tanh(x @ x) @ x, lambda x: x + 1, x)
 
-    program = capture_function(either, jax.ShapeDtypeStruct((), "int32"), side)
+    program = capture(either, jax.ShapeDtypeStruct((), "int32"), side)
     small, large = (predict(program, on=on, levers=False) for on in (f"h200{SMALL}", "h200"))
     assert small.timed is None
     assert (small.kernels, small.hbm_bytes) == (large.kernels, large.hbm_bytes)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast import Options, Run, capture_function, prepare
+from meshcast import Options, Run, capture, prepare
 from meshcast.estimate.energy import idle_watts
 from meshcast.hardware import load_device
 from meshcast.jobs.program.power_cap import MOST_CLOCKS, capped_energy
@@ -86,6 +86,6 @@ def test_what_cannot_slow_down_keeps_to_the_cap_too() -> None:
 def test_products_bring_an_a100_to_its_cap() -> None:
     # 257 TFLOP/s at 400 W: https://www.thonking.ai/p/strangely-matrix-multiplications
     side = jax.ShapeDtypeStruct((8192, 8192), jnp.bfloat16)
-    run = prepare(capture_function(jnp.matmul, side, side), Options(on="a100-sxm-80gb", fidelity="analytical"))
+    run = prepare(capture(jnp.matmul, side, side), Options(on="a100-sxm-80gb", fidelity="analytical"))
     assert watts(run) == pytest.approx(400, rel=0.01)
     assert 2 * 8192**3 / run.timeline.duration == pytest.approx(257e12, rel=0.02)

@@ -58,8 +58,8 @@ def test_decimal_text_is_exact() -> None:
         ("-5 us", Dimension.TIME, "not a non-negative number"),
         ("400 Gb/s", Dimension.BANDWIDTH, "may be bits or bytes; write Gbit/s or GB/s"),
         ("400 Gbps", Dimension.BANDWIDTH, "may be bits or bytes"),
-        ("5 mB", Dimension.BYTES, "no unit known here"),
-        ("5 KB", Dimension.BYTES, "no unit known here"),
+        ("5 mB", Dimension.BYTES, "is not a known unit"),
+        ("5 KB", Dimension.BYTES, "is not a known unit"),
     ],
 )
 def test_refusals_say_what_was_expected(text: str, dimension: Dimension, reason: str) -> None:

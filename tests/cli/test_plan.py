@@ -69,8 +69,8 @@ def test_the_first_plan_is_what_predict_says_of_it(meshcast: Meshcast) -> None:
 def test_the_table_says_why_and_what_was_looked_at(meshcast: Meshcast) -> None:
     answer = meshcast(*ASKED, "--price", "list", "--top", "2")
     assert answer.code == 0
-    assert "why the first is the first" in answer.out
-    assert "beside the second" in answer.out
+    assert "why the first plan wins" in answer.out
+    assert "against the second" in answer.out
     assert "predicted" in answer.out
     assert "price of h100-sxm: $10 an hour" in answer.out
 

@@ -150,13 +150,15 @@ def test_named_it_answers_approximately_and_says_so(op: str, shape: dict[str, st
     assert found.provenance.simulated == 1.0
     assert found.step_time_s == pytest.approx(seconds)
     assert found.warnings[0] == "scalesim-tpu: its lines are fitted to f16 alone"
-    assert all(warning.startswith("assumed of tpu-v4") for warning in found.warnings[1:])
+    assert all(warning.startswith("assumed for tpu-v4") for warning in found.warnings[1:])
 
 
 def test_where_it_has_no_line_the_note_is_not_about_measured_kernels() -> None:
     found = predicted("copy", {"dims": "4096"}, "bf16")
     assert found.fidelity == "analytical"
-    assert "most of the time is analytical: simulated does not answer for the kernels that take it" in found.warnings
+    assert (
+        "most of the step is timed by analytical: simulated does not model the kernels that take it" in found.warnings
+    )
 
 
 def test_in_a_chain_of_defaults_an_approximation_gives_way() -> None:

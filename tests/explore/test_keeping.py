@@ -70,7 +70,7 @@ def test_a_failure_counts_after_it_is_forgotten(monkeypatch: pytest.MonkeyPatch)
     assert found.to_json()["failed"] == 20
     # Nobody knows whether they run: none is counted among those that cannot.
     assert found.to_json()["infeasible"] == 0
-    assert "60 points: 60 predicted, 0 cannot run, 0 cannot be better by a bound, 20 failed" in sections_text(
+    assert "60 points: 60 predicted, 0 cannot run, 0 left out by bounds, 20 failed" in sections_text(
         exploration_sections(found, title="best")
     )
 

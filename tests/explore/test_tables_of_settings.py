@@ -52,7 +52,7 @@ def test_what_a_search_was_counted_with_can_be_read_again() -> None:
 def test_points_that_only_a_prediction_ruled_out_are_not_counted_twice() -> None:
     tally = Tally(space=81, evaluated=72, infeasible=12, bounded=0)
     text = sections_text(exploration_sections(replace(_searched(), tally=tally), title="best"))
-    assert "81 points: 72 predicted, 12 cannot run (3 of them by a prediction), 0 cannot be better by a bound" in text
+    assert "81 points: 72 predicted, 12 cannot run (3 of them by a prediction), 0 left out by bounds" in text
     tally = Tally(space=40, evaluated=37, infeasible=3)
     text = sections_text(exploration_sections(replace(_searched(), tally=tally), title="best"))
-    assert "40 points: 37 predicted, 3 cannot run, 0 cannot be better by a bound" in text
+    assert "40 points: 37 predicted, 3 cannot run, 0 left out by bounds" in text

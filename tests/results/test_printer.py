@@ -210,8 +210,8 @@ def test_infeasible_has_no_time() -> None:
     assert "step time" not in text
     assert not re.search(r"\d (s|ms|us)\b(?! *$)", text.rpartition("\n")[0])
     for fragment in (
-        "200 GiB, 2.5 times what there is",
-        "there is       80 GiB",
+        "200 GiB, 2.5 times the capacity",
+        "capacity       80 GiB",
         "missing        120 GiB",
         "use more devices",
     ):

@@ -11,9 +11,9 @@ from meshcast.results.trust import Trust
     ("widened", "said"),
     [
         ((1.0, 1.0), ""),
-        ((1.16, 1.03), "; interval widened by 16% below and widened by 3% above for that"),
-        ((0.998, 1.2), "; interval widened by 20% above for that"),
-        ((0.9, 1.0), "; interval narrowed by 10% below for that"),
+        ((1.16, 1.03), "; interval 16% wider below and 3% wider above for that"),
+        ((0.998, 1.2), "; interval 20% wider above for that"),
+        ((0.9, 1.0), "; interval 10% narrower below for that"),
         ((1.004, 0.996), ""),
     ],
 )

@@ -267,4 +267,4 @@ def test_a_straggler_in_a_prediction(tmp_path: Path) -> None:
     assert sum(share.devices for share in slow.ranks) == slow.devices
     assert slow.ranks[0].speed == 0.5
     assert slow.to_json()["ranks"][0]["first_device"] == 0
-    assert "Ranks that are not alike" in str(slow)
+    assert "Unequal ranks" in str(slow)

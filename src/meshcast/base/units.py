@@ -108,7 +108,7 @@ def parse_quantity(text: str, dimension: Dimension) -> float:
             raise _refusal(text, dimension, f"{unit!r} measures {measured}")
         if re.fullmatch(r"[kMGTP][bB](ps|/s)", unit):
             raise _refusal(text, dimension, f"{unit!r} may be bits or bytes; write {unit[0]}bit/s or {unit[0]}B/s")
-        raise _refusal(text, dimension, f"{unit!r} is no unit known here")
+        raise _refusal(text, dimension, f"{unit!r} is not a known unit")
     value = float(Decimal(match["number"]) * scale)
     least, most = RANGES[dimension]
     if value and not least <= value <= most:

@@ -85,7 +85,7 @@ def calibrate_command(
     ] = None,
     json: flags.Json = False,
 ) -> None:
-    """Measures 3,900 small programs on the device that JAX finds, or collects others', for the profiled fidelity.
+    """Measures the device that JAX finds, or reads others' measurements of one, for fidelity profiled.
 
     Ctrl-C leaves what is done in the file; the same command goes on from there.
     """

@@ -167,7 +167,7 @@ def _print_sweep(answers: list[CollectiveAnswer]) -> None:
     from rich.table import Table
 
     console = Console(markup=False, emoji=False, highlight=False)
-    console.print(answers[0].title, style="bold")
+    console.print(answers[0].titled(_span(answers)), style="bold")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("bytes", "time us", "algbw GB/s", "busbw GB/s"):
         table.add_column(heading, justify="right")
@@ -179,4 +179,13 @@ def _print_sweep(answers: list[CollectiveAnswer]) -> None:
         )
     console.print(table)
     for note in dict.fromkeys(note for one in answers for note in one.notes):
-        console.print(f"note: {note}")
+        of = [one for one in answers if note in one.notes]  # what one algorithm leaves unused, another may use
+        console.print(f"note: {note}" if len(of) == len(answers) else f"note, {_span(of)}: {note}")
+
+
+def _span(answers: list[CollectiveAnswer]) -> str:
+    """The sizes of some answers of a sweep."""
+    from meshcast.base import format_bytes
+
+    least, most = (format_bytes(find(one.size for one in answers)) for find in (min, max))
+    return least if least == most else f"{least} to {most}"

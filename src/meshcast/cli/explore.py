@@ -47,7 +47,7 @@ def explore_command(
     plot: flags.PlotFlag = None,
     json: flags.Json = False,
 ) -> None:
-    """Searches a space of models, plans, hardware and sizes: the best points, the front, and what limits them.
+    """Searches a space of models, plans, hardware and sizes: the best points, the Pareto front, and what limits them.
 
     Points are kept in the run folder as they are finished: Ctrl-C keeps them, and --resume goes on. The exit code is 3
     where no point runs and keeps to the limits.

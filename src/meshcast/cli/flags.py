@@ -27,8 +27,8 @@ ORDER = (
 STACK = FlagText(
     flag="--stack",
     metavar="NAME|FILE",
-    help="Software stack (meshcast stacks): xla, maxtext, megatron, nemo, pytorch-fsdp, ... or a TOML file; gives what "
-    "--scheduler, --channels and --overlap do not, what is fused, and the host's time.",
+    help="Software stack (meshcast stacks): xla, maxtext, megatron, nemo, pytorch-fsdp, ... or a TOML file: fusion, "
+    "attention, the host's time, and --scheduler, --channels and --overlap where they are not given.",
 )
 # What shells offer behind flags whose values have names, where the declaration of an option does not list them.
 _NAMES: dict[str, Names] = {"--on": hardware_names, "--stack": stack_names, "--fidelity": fidelity_names}

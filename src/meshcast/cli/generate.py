@@ -45,7 +45,7 @@ def generate_command(
     ] = None,
     json: flags.Json = False,
 ) -> None:
-    """Writes Chakra traces of all ranks of a workload that nobody has written, like those of a model."""
+    """Writes Chakra traces of a synthetic workload, like those of a model, for all ranks."""
     from meshcast.base import Dimension, UsageError, ending_at_once, format_bytes, format_time
     from meshcast.cli.app import emit_json
     from meshcast.hardware import resolve

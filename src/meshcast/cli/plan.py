@@ -86,7 +86,7 @@ def plan_command(
     asked: FlagValues,
     json: flags.Json = False,
 ) -> None:
-    """Finds the best plans of MODEL on so many devices: step time, MFU, memory, tokens/s, and what limits each.
+    """Finds the best parallel plans of MODEL: step time, MFU, memory, tokens/s, and what limits each.
 
     Every factorisation of the devices that divides the model is looked at; what cannot be among the best by its bound is
     not predicted, so that the answer is that of trying all. --plan says what is decided already.

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from meshcast.options import Options
 
 app = typer.Typer(
-    help="Our error against measurements.", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    help="Predictions against measurements: how far off they are.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 app.command("ops")(ops_command)

@@ -39,7 +39,7 @@ def runs_command(
         bool,
         typer.Option(
             "--next-stack",
-            help="Each run with the stack most like its own in its place: as for software that nobody looked at.",
+            help="Predict each run with the stack most similar to its own, as for software that nobody looked at.",
         ),
     ] = False,
     *,
@@ -54,7 +54,7 @@ def runs_command(
     markdown: flags.MarkdownPage = None,
     json: flags.Json = False,
 ) -> None:
-    """Writes published training runs as targets and plans, predicts them, and compares seconds of a step.
+    """Predicts published training runs, and compares seconds per step.
 
     Rows that lack something are named with what is missing, assumptions are printed (docs/runs.md). The exit code is 0
     when the validation ran, even where rows failed: they are counted and named. Ctrl-C prints the summary of the rows

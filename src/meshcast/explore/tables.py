@@ -1,4 +1,4 @@
-"""What a search has found, for people: the best points, why the first is the first, the front, and what was looked at."""
+"""What a search has found, for people: the best points, why the first plan wins, the front, and what was looked at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def exploration_sections(exploration: Exploration, *, title: str) -> list[Sectio
     """The tables of a search."""
     best = exploration.best
     if not best:
-        verdict = "nothing found yet" if exploration.interrupted else "nothing runs"
+        verdict = "nothing found yet" if exploration.interrupted else "no point can run"
         return [Section(title=title, rows=[(verdict, _counted(exploration)), *reasons(exploration)])]
     sections = [_table(exploration, best, title=title, note=_counted(exploration))]
     if best[0].point.plan is not None:
@@ -46,7 +46,7 @@ def exploration_sections(exploration: Exploration, *, title: str) -> list[Sectio
         sections.append(Section(title="what a tenth better would save", columns=titles, rows=rows))
     if len(exploration.objectives) > 1:
         words = " and ".join(each.name for each in exploration.objectives)
-        sections.append(_table(exploration, exploration.pareto, title=f"no point is better in {words} than these"))
+        sections.append(_table(exploration, exploration.pareto, title=f"Pareto front of {words}"))
     return sections
 
 
@@ -129,7 +129,7 @@ def _why(exploration: Exploration, best: list[Found]) -> list[Section]:
     first = best[0]
     rows = []
     if len(best) > 1:
-        rows.append(("beside the second", beside(first, best[1])))
+        rows.append(("against the second", beside(first, best[1])))
     comparable = [each for each in exploration.found if each.values == first.values]
     left_out = exploration.left_out if not first.values else ()
     mine = first.outcome.step_time_s or 0.0
@@ -142,7 +142,7 @@ def _why(exploration: Exploration, best: list[Found]) -> list[Section]:
             rows.append(
                 (told, f"{least}{format_time(other.step_time_s)} ({other.step_time_s / mine - 1:+.1%}): {other.plan}")
             )
-    return [Section(title="why the first is the first", rows=rows)] if rows else []
+    return [Section(title="why the first plan wins", rows=rows)] if rows else []
 
 
 def _counted(exploration: Exploration) -> str:
@@ -152,7 +152,7 @@ def _counted(exploration: Exploration) -> str:
     said = [
         f"{tally.space:,} point{'' if tally.space == 1 else 's'}: {tally.evaluated:,} predicted",
         f"{tally.infeasible:,} cannot run" + (f" ({both:,} of them by a prediction)" if both > 0 else ""),
-        f"{tally.bounded:,} cannot be better by a bound",
+        f"{tally.bounded:,} left out by bounds",
     ]
     if exploration.failed:
         said.append(f"{exploration.failed:,} failed")

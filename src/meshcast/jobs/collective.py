@@ -73,11 +73,15 @@ class CollectiveAnswer:
     @property
     def title(self) -> str:
         """The collective, its size and its hardware, in a line."""
+        return self.titled(format_bytes(self.size))
+
+    def titled(self, size: str) -> str:
+        """The same with these words for the size, such as those of a sweep."""
         group = self.collective.group
-        among = f"{group.size:,} devices" if group.size == self.devices else f"groups of {group.size:,} ({group})"
-        return (
-            f"{self.collective.kind} of {format_bytes(self.size)} among {among} of {self.devices:,} on {self.cluster}"
-        )
+        if group.size == self.devices:
+            return f"{self.collective.kind} of {size} among {self.devices:,} devices of {self.cluster}"
+        among = f"groups of {group.size:,} ({group}) of {self.devices:,} devices"
+        return f"{self.collective.kind} of {size} among {among} of {self.cluster}"
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object."""

@@ -135,14 +135,14 @@ def _assumed(prediction: Prediction, cluster: Cluster) -> Iterator[str]:
     """Assumptions of the catalogue that decide a prediction, one sentence each."""
     device, step = cluster.device, prediction.step_time_s
     if _is_assumed(device, "memory.capacity") and prediction.memory.peak > NEARLY_FULL * device.memory_bytes:
-        yield _sentence(device, "memory.capacity", "its memory")
+        yield _sentence(device, "memory.capacity", "memory capacity")
     if not step or prediction.breakdown is None:
         return
     if _is_assumed(device, "compute.launch_latency") and prediction.breakdown.overhead > DECIDES * step:
         share = prediction.breakdown.overhead / step
-        yield _sentence(device, "compute.launch_latency", f"its launches ({share:.0%} of the step)")
+        yield _sentence(device, "compute.launch_latency", f"launch latency ({share:.0%} of the step is overhead)")
     if _is_assumed(device, "power.tdp") and (prediction.energy_j or 0.0) > NEARLY_FULL * device.tdp_watts * step:
-        yield _sentence(device, "power.tdp", "its power cap")
+        yield _sentence(device, "power.tdp", "power cap")
     yield from _of_networks(prediction, cluster, step)
 
 
@@ -157,12 +157,12 @@ def _of_networks(prediction: Prediction, cluster: Cluster, step: float) -> Itera
         if seconds[level.name] < DECIDES * step:
             continue
         if level.assumed:
-            yield f"assumed of {cluster.name}'s {level.name}: {level.assumed}"
+            yield f"assumed for {level.name} of {cluster.name}: {level.assumed}"
         for key in ("links", "link_bandwidth"):
             fact = cluster.facts.get(f"levels.{index}.{key}")
             if fact is not None and fact.source == ASSUMED:
-                what = f"{key.replace('_', ' ')} of {cluster.name}'s {level.name}"
-                yield f"assumed: {what}, {fact.text}" + (f" ({fact.note})" if fact.note else "")
+                what = f"{level.name} of {cluster.name}: {key.replace('_', ' ')}"
+                yield f"assumed for {what} {fact.text}" + (f" ({fact.note})" if fact.note else "")
 
 
 def _is_assumed(device: Device, key: str) -> bool:
@@ -171,4 +171,4 @@ def _is_assumed(device: Device, key: str) -> bool:
 
 def _sentence(device: Device, key: str, what: str) -> str:
     fact = device.facts[key]
-    return f"assumed of {device.name}: {what}, {fact.text}" + (f" ({fact.note})" if fact.note else "")
+    return f"assumed for {device.name}: {what} {fact.text}" + (f" ({fact.note})" if fact.note else "")

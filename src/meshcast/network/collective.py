@@ -118,9 +118,9 @@ def _why(
     if asked:
         return f"asked for: {asked}"
     if not others:
-        return f"the only one that {by} has for it"
+        return f"the only algorithm that {by} has for it"
     name, seconds = others[0]
-    return f"the fastest of {len(others) + 1} that {by} chooses from; next is {name} with {format_time(seconds)}"
+    return f"the fastest of the {len(others) + 1} that {by} chooses from; next: {name}, {format_time(seconds)}"
 
 
 def _not_among(what: str, asked: str, possible: list[str], collective: Collective) -> UsageError:

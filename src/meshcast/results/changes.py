@@ -56,8 +56,8 @@ def what_if_sections(found: Sequence[WhatIf]) -> list[Section]:
         )
         for each in found
     ]
-    heads = columns("what if", ">step time", ">speed", ">energy", ">MFU")
-    return [Section(title="What if", columns=heads, rows=rows, note="each was predicted; MFU of the changed peak")]
+    heads = columns("what if", ">step time", ">speedup", ">energy", ">MFU")
+    return [Section(title="What if", columns=heads, rows=rows, note="each was predicted; MFU against the changed peak")]
 
 
 def lever_sections(prediction: Prediction) -> list[Section]:
@@ -65,11 +65,12 @@ def lever_sections(prediction: Prediction) -> list[Section]:
     if not prediction.levers or not prediction.step_time_s:
         return []
     served = all(lever.request_time_s is not None for lever in prediction.levers)
-    heads = columns("change", ">request time" if served else ">step time", ">saves", "by")
+    heads = columns("change", ">request time" if served else ">step time", ">saves", "flag")
     rows = [
         (lever.change, format_time(lever.request_time_s or lever.step_time_s), percent(lever.saved_share), lever.flag)
         for lever in prediction.levers[:LEVER_ROWS]
     ]
     work = "of the time for the same work" if prediction.throughput is not None else "of the step"
-    note = f"each was predicted, with the flag in place of what is asked now{CHANGED_BY[prediction.lowering]}; saves {work}"
+    note = f"each change was predicted: give its flag in place of the current one{CHANGED_BY[prediction.lowering]}; "
+    note += f"saved share {work}"
     return [Section(title="What would help most", columns=heads, rows=rows, note=note)]

@@ -56,6 +56,6 @@ class UsualDistance:
             (
                 "",
                 f"modelled kernels: usually off XLA's own by {usual}"
-                + (f"; to have those: {self.fix}" if self.fix else ""),
+                + (f"; for XLA's own kernels: {self.fix}" if self.fix else ""),
             )
         ]

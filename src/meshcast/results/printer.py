@@ -211,7 +211,7 @@ def _ranks(prediction: Prediction) -> list[Section]:
         )
         for share in prediction.ranks
     ]
-    return [capped_lines(Section(title="Ranks that are not alike", columns=heads, rows=rows), COLLECTIVE_ROWS)]
+    return [capped_lines(Section(title="Unequal ranks", columns=heads, rows=rows), COLLECTIVE_ROWS)]
 
 
 def _kernels(prediction: Prediction) -> list[Section]:
@@ -236,10 +236,10 @@ def _infeasible(prediction: Prediction, problem: Infeasible) -> list[Section]:
     """Never a time: what is asked for, what there is, what is missing, and how to close the gap."""
     resource = problem.resource.removesuffix("_bytes").replace("_", " ")
     show = format_bytes if problem.resource.endswith("_bytes") else "{:,.4g}".format
-    times = f", {problem.demand / problem.bound:.3g} times what there is" if problem.bound else ""
+    times = f", {problem.demand / problem.bound:.3g} times the capacity" if problem.bound else ""
     rows = [
         (f"{resource} needed", show(problem.demand) + times),
-        ("there is", show(problem.bound)),
+        ("capacity", show(problem.bound)),
         ("missing", show(problem.gap)),
         *_memory(prediction.memory, prediction.capacity_bytes)[1:],
         *(prediction.inputs.rows() if prediction.inputs is not None else ()),
@@ -254,8 +254,8 @@ def _infeasible(prediction: Prediction, problem: Infeasible) -> list[Section]:
 def _fixes(problem: Infeasible, show: Callable[[float], str]) -> Section:
     """Changes that were predicted, those that are enough first."""
     rows = [(fix.change, show(fix.demand), "fits" if fix.fits else "not enough", fix.flag) for fix in problem.fixes]
-    note = "each was predicted, with the flag in place of what is asked now"
-    return Section(title="Tried", columns=columns("change", ">needs", "", "by"), rows=rows, note=note)
+    note = "each change was predicted: give its flag in place of the current one"
+    return Section(title="Tried", columns=columns("change", ">needs", "", "flag"), rows=rows, note=note)
 
 
 def _closing(prediction: Prediction) -> list[Section]:

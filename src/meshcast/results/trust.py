@@ -44,11 +44,8 @@ class Trust:
         said = HOW_CHECKED_WORDS[self.checked] + (f" ({self.against})" if self.against else "")
         ways = (("below", low - 1), ("above", high - 1))
         # An end that moves by less than a word about it can say is not spoken of.
-        parts = [
-            f"{'widened' if share > 0 else 'narrowed'} by {abs(share):.0%} {side}"
-            for side, share in ways
-            if round(abs(share), 2) > 0
-        ]
+        moved = [(side, share) for side, share in ways if round(abs(share), 2) > 0]
+        parts = [f"{abs(share):.0%} {'wider' if share > 0 else 'narrower'} {side}" for side, share in moved]
         if parts:
             said += f"; interval {' and '.join(parts)} for that"
         return [("trust", said), *(self.lowering.rows() if self.lowering is not None else ())]

@@ -87,7 +87,7 @@ def test_every_answer_is_predict_s_own_with_what_it_gets_done() -> None:
         assert gains.usd_per_million == pytest.approx(2e-3 / rate * 1e6)
         assert gains.joules_per_unit == pytest.approx(alone.energy_j * 2 / (int(tried["batch"]) * 64))  # type: ignore[operator]
     text = str(found)
-    assert "What is gained, and for how much" in text
+    assert "Throughput and cost" in text
     assert "tp=2,mbs=1,remat=full" in text
     (table,) = gains_sections(found)
     first = dict(zip([each.title for each in table.columns], table.rows[0], strict=True))

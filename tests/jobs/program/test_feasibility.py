@@ -17,7 +17,7 @@ HELD = MemoryUse(
     ("spread", "offered", "not_offered"),
     [
         ("shared", "use 2.5 times as many devices, or devices with at least 200 GiB", "share it out"),
-        ("whole", "share it out over 3 devices or more", "times as many devices"),
+        ("whole", "shard it over 3 devices or more", "times as many devices"),
         ("whole", "use devices with at least 200 GiB", "further"),
         ("recorded", "use devices with at least 200 GiB", "shar"),
     ],

@@ -34,7 +34,7 @@ def gains_sections(comparison: Comparison) -> list[Section]:
         ">to best",
         ">MFU",
         ">memory",
-        ">of it",
+        ">used",
         f">{unit}/s",
         f">J/{unit.removesuffix('s')}",
         f">$/million {unit}",
@@ -49,7 +49,7 @@ def gains_sections(comparison: Comparison) -> list[Section]:
     ]
     return [
         Section(
-            title="What is gained, and for how much",
+            title="Throughput and cost",
             columns=columns(*several, *tried, *heads),
             rows=rows,
             note=_prices(comparison),

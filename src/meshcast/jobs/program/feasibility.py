@@ -66,7 +66,10 @@ def _does_not_fit(memory: MemoryUse, demand: int, capacity: int, spread: Spread)
     if spread == "shared":
         levers.append(f"use {factor:.1f} times as many devices, or devices with at least {format_bytes(demand)}")
     else:
-        levers += [f"share it out over {math.ceil(factor)} devices or more ({_SHARED_BY}): it is whole on each", larger]
+        levers += [
+            f"shard it over {math.ceil(factor)} devices or more ({_SHARED_BY}): each device holds all of it now",
+            larger,
+        ]
     if held > capacity:
         levers.append("arguments and outputs alone exceed the memory: no change of the schedule can help")
     return Infeasible(resource="memory_bytes", demand=demand, bound=capacity, levers=tuple(levers))

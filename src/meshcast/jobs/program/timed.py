@@ -126,9 +126,8 @@ def _notes(run: Run, timed: Timed) -> list[str]:
         )
     elif run.clock_share < 1:
         clock = run.device.clock_hz / 1e6
-        notes.append(
-            f"the {watts:.0f} W cap leaves {run.clock_share * run.device.clock_hz / 1e6:.0f} of {clock:.0f} MHz"
-        )
+        capped = run.clock_share * run.device.clock_hz / 1e6
+        notes.append(f"the {watts:.0f} W power cap lowers the clock to {capped:.0f} of {clock:.0f} MHz")
     return notes
 
 
@@ -137,7 +136,7 @@ def _fallback_notes(run: Run) -> list[str]:
     asked = run.options.estimate.fidelity
     if asked in ("auto", "compiled") or run.fidelity == asked:
         return []
-    return [f"most of the time is {run.fidelity}: {asked} does not answer for the kernels that take it"]
+    return [f"most of the step is timed by {run.fidelity}: {asked} does not model the kernels that take it"]
 
 
 def interval_of(run: Run) -> tuple[float, float]:

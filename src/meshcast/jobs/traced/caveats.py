@@ -113,7 +113,7 @@ def _retimed(job: TracedRanks, timing: Timing, device: Device) -> list[str]:
         )
     if (lowest := min(timing.clocks)) < 1:
         said.append(
-            f"the {device.tdp_watts:.0f} W cap leaves {lowest * device.clock_hz / 1e6:.0f} of "
+            f"the {device.tdp_watts:.0f} W power cap lowers the clock to {lowest * device.clock_hz / 1e6:.0f} of "
             f"{device.clock_hz / 1e6:.0f} MHz"
         )
     return said

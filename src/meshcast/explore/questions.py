@@ -48,7 +48,8 @@ class PlanQuestion:
     def title(self, found: Exploration) -> str:
         """What the answer is, in one line."""
         best = found.best
-        what = f"plans of {self.model} on {' or '.join(f'{n:,}' for n in self.devices)} devices of {self.on}"
+        counts = " or ".join(f"{n:,}" for n in self.devices)
+        what = f"plans of {self.model} on {counts} device{'' if self.devices == (1,) else 's'} of {self.on}"
         if not best:
             return what
         if self.largest is not None:

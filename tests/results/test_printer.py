@@ -170,14 +170,14 @@ def test_kernels_and_levers() -> None:
     assert re.search(r"gemm 8192x8192x8192 bf16 +24 +20 ms +40.0 % +compute", text)
     assert "f32[8,1024]" in text  # shapes are no markup
     assert re.search(r"twice the memory bandwidth +40 ms +20.0 % +--on h200\+memory.bandwidth=9600GB/s", text)
-    assert "each was predicted" in text
+    assert "each change was predicted" in text
 
 
 def test_flags_are_folded_and_never_cut() -> None:
     """A what-if of many parts is one word, longer than any line."""
     flag = "--on h200" + "".join(f"+matrix.{name}=1978.8TFLOP/s" for name in ("bf16", "f16", "f8", "s8", "tf32", "f64"))
     text = prediction_text(replace(ONE, timed=replace(TIMED, levers=(replace(TIMED.levers[0], flag=flag),))))
-    told = text.partition("What would help most")[2].partition("each was predicted")[0]
+    told = text.partition("What would help most")[2].partition("each change was predicted")[0]
     assert "…" not in told
     assert flag.replace(" ", "") in "".join("".join(line[45:] for line in told.splitlines()).split())
 

@@ -140,7 +140,7 @@ def _assumed(prediction: Prediction, cluster: Cluster) -> Iterator[str]:
         return
     if _is_assumed(device, "compute.launch_latency") and prediction.breakdown.overhead > DECIDES * step:
         share = prediction.breakdown.overhead / step
-        yield _sentence(device, "compute.launch_latency", f"launch latency ({share:.0%} of the step is overhead)")
+        yield _sentence(device, "compute.launch_latency", "launch latency") + f"; overhead is {share:.0%} of the step"
     if _is_assumed(device, "power.tdp") and (prediction.energy_j or 0.0) > NEARLY_FULL * device.tdp_watts * step:
         yield _sentence(device, "power.tdp", "power cap")
     yield from _of_networks(prediction, cluster, step)

@@ -120,7 +120,7 @@ def _why(
     if not others:
         return f"the only algorithm that {by} has for it"
     name, seconds = others[0]
-    return f"the fastest of the {len(others) + 1} that {by} chooses from; next: {name}, {format_time(seconds)}"
+    return f"the fastest of {len(others) + 1} that {by} chooses from; next is {name} with {format_time(seconds)}"
 
 
 def _not_among(what: str, asked: str, possible: list[str], collective: Collective) -> UsageError:

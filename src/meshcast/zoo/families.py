@@ -8,6 +8,7 @@ from typing import Literal
 
 from meshcast.zoo.shapes import (
     bert,
+    convnext,
     decoders,
     dit,
     dlrm,
@@ -23,6 +24,7 @@ from meshcast.zoo.shapes import (
     resnet,
     rnnt,
     ssd,
+    swin,
     t5,
     translation,
     unet,
@@ -63,6 +65,8 @@ FAMILIES = {
         ModelFamily(module="vit", unit="images", modes=_PLAIN, shapes=vit.SHAPES),
         ModelFamily(module="resnet", unit="images", modes=_PLAIN, shapes=resnet.SHAPES),
         ModelFamily(module="efficientnet", unit="images", modes=_PLAIN, shapes=efficientnet.SHAPES),
+        ModelFamily(module="convnext", unit="images", modes=_PLAIN, shapes=convnext.SHAPES),
+        ModelFamily(module="swin", unit="images", modes=_PLAIN, shapes=swin.SHAPES),
         ModelFamily(module="ssd", unit="images", modes=_PLAIN, shapes=ssd.SHAPES),
         ModelFamily(module="pyramids", unit="images", modes=_PLAIN, shapes=pyramids.SHAPES),
         ModelFamily(module="volumes", unit="samples", modes=_PLAIN, shapes=volumes.SHAPES),

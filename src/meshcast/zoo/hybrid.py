@@ -1,4 +1,4 @@
-"""Hybrids of Mamba-2, attention and feed-forward layers (Nemotron-H): training step and forward pass; data, FSDP, tensor-parallel.
+"""Hybrids of Mamba-2, attention and feed-forward layers (Nemotron-H), data, FSDP and tensor-parallel: training, forward.
 
 Layers of one kind follow each other in a scan, whatever their places among the others: each is read, computed and kept as often,
 so that a step costs what it does in the published order; the program is there for its cost, not for its weights.
@@ -25,8 +25,7 @@ from meshcast.base import UsageError
 from meshcast.zoo.attending import AttentionWord, attend
 from meshcast.zoo.blocks import through_layers
 from meshcast.zoo.frame import forward_program
-from meshcast.zoo.layers import BATCH, Remat, cast, cross_entropy, embed, rms_norm, rotary, stacked
-from meshcast.zoo.mamba import convolve
+from meshcast.zoo.layers import ACTIVATIONS, BATCH, Remat, cast, cross_entropy, embed, rms_norm, rotary, stacked
 from meshcast.zoo.products import product, products
 from meshcast.zoo.program import ModelProgram, adamw_program, microbatched
 from meshcast.zoo.saving import HEADS, kept
@@ -75,8 +74,18 @@ def weights(config: HybridConfig) -> dict[str, Any]:
     return found | {"embedding": table, "final": ShardedWeight((dim,))} | ({} if config.tied else {"head": table})
 
 
+def _convolved(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """Each channel over its last positions (B, S, channels), as sums of shifted ones: one pass, as causal-conv1d's kernel."""
+    window = kernel.shape[0]
+    padded = jnp.pad(x, ((0, 0), (window - 1, 0), (0, 0)))
+    y = bias
+    for place in range(window):
+        y = y + padded[:, place : place + x.shape[1]] * kernel[place, 0]
+    return y
+
+
 def _running(logs: jax.Array) -> jax.Array:
-    """exp of the sum of decays' logarithms (..., L) behind position t up to position s: (..., L, L), zero where t > s."""
+    """Exp of the sum of decays' logarithms (..., L) behind position t up to position s: (..., L, L), zero where t > s."""
     sums = jnp.cumsum(logs, axis=-1)
     length = logs.shape[-1]
     earlier = jnp.arange(length)[:, None] >= jnp.arange(length)
@@ -119,12 +128,14 @@ def mixed(
 def _mixer(x: jax.Array, w: Any, *, config: HybridConfig, layout: MeshLayout) -> jax.Array:
     """A layer of Mamba-2 with its residual sum."""
     h = layout.whole(rms_norm(x, w["norm"]))
-    gates, inputs = products("bsd,de->bse", h, (w["gates"], w["inputs"]), layout, over=_OVER)
+    gates, inputs = products(
+        "bsd,de->bse", h, (w["gates"], w["inputs"]), layout, over=_OVER, held=layout.sequence_parallel
+    )
     select, steps = (h @ w[name] for name in ("select", "steps"))
     gates, inputs = (layout.constrain(kept(y), *_SPLIT) for y in (gates, inputs))
-    inputs = jax.nn.silu(convolve(inputs, w))
-    told = {"kernel": w["select_kernel"], "kernel_bias": w["select_bias"]}
-    b, c = jnp.split(jax.nn.silu(convolve(layout.constrain(select, *_OVER), told)), 2, axis=-1)
+    inputs = jax.nn.silu(_convolved(inputs, w["kernel"], w["kernel_bias"]))
+    select = _convolved(layout.constrain(kept(select), *_OVER), w["select_kernel"], w["select_bias"])
+    b, c = jnp.split(jax.nn.silu(select), 2, axis=-1)
     b, c = (y.reshape(*y.shape[:2], config.groups, config.state) for y in (b, c))
     steps = jax.nn.softplus((layout.constrain(steps, *_SPLIT) + w["step_bias"]).astype(jnp.float32))
     decays = steps * -jnp.exp(w["decay_log"].astype(jnp.float32))
@@ -138,10 +149,8 @@ def _mixer(x: jax.Array, w: Any, *, config: HybridConfig, layout: MeshLayout) ->
 def _attending(x: jax.Array, w: Any, *, config: HybridConfig, layout: MeshLayout) -> jax.Array:
     """A layer of grouped-query attention with its residual sum."""
     h = layout.whole(rms_norm(x, w["norm"]))
-    q, k, v = products("bsd,de->bse", h, (w["wq"], w["wk"], w["wv"]), layout, over=_OVER)
-    q, k, v = (
-        layout.constrain(kept(y, HEADS), *_SPLIT).reshape(*h.shape[:2], -1, config.head_dim) for y in (q, k, v)
-    )
+    q, k, v = products("bsd,de->bse", h, (w["wq"], w["wk"], w["wv"]), layout, over=_OVER, held=layout.sequence_parallel)
+    q, k, v = (layout.constrain(kept(y, HEADS), *_SPLIT).reshape(*h.shape[:2], -1, config.head_dim) for y in (q, k, v))
     places = jnp.arange(h.shape[1])
     q, k = (rotary(y, places, theta=_THETA) for y in (q, k))
     y = layout.constrain(attend(q, k, v, layout=layout).reshape(*h.shape[:2], -1), *_SPLIT)
@@ -151,7 +160,9 @@ def _attending(x: jax.Array, w: Any, *, config: HybridConfig, layout: MeshLayout
 def _wide(x: jax.Array, w: Any, *, layout: MeshLayout) -> jax.Array:
     """A feed-forward layer of squared ReLUs (So 2021) with its residual sum."""
     h = layout.whole(rms_norm(x, w["norm"]))
-    h = jnp.square(jax.nn.relu(kept(product("bsd,df->bsf", h, w["w1"], layout, over=_OVER))))
+    h = ACTIVATIONS["squared_relu"](
+        kept(product("bsd,df->bsf", h, w["w1"], layout, over=_OVER, held=layout.sequence_parallel))
+    )
     return layout.constrain(x + product("bsf,fd->bsd", h, w["w2"], layout, over=_SPLIT, number=2), *layout.residual)
 
 
@@ -176,11 +187,12 @@ def logits(params: Any, tokens: jax.Array, *, config: HybridConfig, layout: Mesh
 
 
 def _layout(
-    config: HybridConfig, mesh: Mapping[str, int] | None, seq: int, attention: str, products: str
-) -> MeshLayout:
+    config: HybridConfig, mesh: Mapping[str, int] | None, seq: int, attention: str, products: str,
+    *, sequence_parallel: bool = False,
+) -> MeshLayout:  # fmt: skip
     if seq % min(config.chunk, seq):
         raise UsageError(f"seq={seq} is no multiple of chunk={config.chunk}", where="--set", fix="change one of them")
-    layout = MeshLayout.of(mesh, axes=AXES, attention=attention, products=products)
+    layout = MeshLayout.of(mesh, axes=AXES, sequence_parallel=sequence_parallel, attention=attention, products=products)
     for count, what in ((config.mixer_heads, "heads of Mamba-2"), (config.kv_heads, "heads of keys")):
         layout.require(count, "tensor", what)
     return layout
@@ -195,6 +207,7 @@ def train_step(
     accumulate: int = 1,
     zero: int = 0,
     remat: Remat = "none",
+    sequence_parallel: bool = False,
     attention: AttentionWord = "auto",
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
@@ -202,7 +215,7 @@ def train_step(
     gradient_dtype: DTypeLike = "float32",
 ) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout = _layout(config, mesh, seq, attention, products)
+    layout = _layout(config, mesh, seq, attention, products, sequence_parallel=sequence_parallel)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         found = logits(cast(params, compute_dtype), batch["tokens"], config=config, layout=layout, remat=remat)
@@ -211,9 +224,7 @@ def train_step(
     rows = ((batch, seq), jnp.int32)
     data = microbatched(layout, accumulate, tokens=rows, targets=rows)
     params = layout.params(weights(config), param_dtype)
-    return adamw_program(
-        layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype
-    )
+    return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype)
 
 
 def forward(

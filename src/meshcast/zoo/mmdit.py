@@ -24,6 +24,7 @@ from meshcast.zoo.frame import Fields, forward_program
 from meshcast.zoo.layers import BATCH, Remat, cast, rms_norm, rotary, stacked
 from meshcast.zoo.modulated import half_weights, heads_of, merged
 from meshcast.zoo.program import ModelProgram, adamw_program, microbatched
+from meshcast.zoo.saving import kept
 from meshcast.zoo.shapes.mmdit import MmditConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -99,10 +100,10 @@ def velocity(params: Any, data: Any, *, config: MmditConfig, layout: MeshLayout,
         halves = {"text": seen[:, :first], "picture": seen[:, first:]}
         made = []
         for name, x in found.items():
-            y = merged(halves[name], w[name], layout=layout) + w[name]["bo"]
-            x = layout.constrain(x + told[name][2][:, None] * y, *layout.residual)
+            y = kept(merged(halves[name], w[name], layout=layout) + w[name]["bo"])
+            x = kept(layout.constrain(x + told[name][2][:, None] * y, *layout.residual))
             h = layout.whole(modulated(x, told[name][3], told[name][4]))
-            h = feed_forward(h, w[name], layout=layout, activation="gelu") + w[name]["b2"]
+            h = kept(feed_forward(h, w[name], layout=layout, activation="gelu") + w[name]["b2"])
             made.append(layout.constrain(x + told[name][5][:, None] * h, *layout.residual))
         return tuple(made)
 
@@ -110,14 +111,16 @@ def velocity(params: Any, data: Any, *, config: MmditConfig, layout: MeshLayout,
         shift, scale, gate = _parts(condition, w, 3)
         h = layout.whole(modulated(x, shift, scale))
         y = merged(attended([turned(h, w)]), w, layout=layout)
-        y = y + feed_forward(h, w, layout=layout, activation="gelu") + w["bo"]
+        y = kept(y + feed_forward(h, w, layout=layout, activation="gelu") + w["bo"])
         return layout.constrain(x + gate[:, None] * y, *layout.residual)
 
     streams: Any = (text, picture)
-    text, picture = through_layers(joint, streams, params["joint"], tree["joint"], remat=remat, layout=layout)  # type: ignore[misc]
+    text, picture = through_layers(
+        joint, streams, params["joint"], tree["joint"], remat=remat, layout=layout, marks=True
+    )
     if config.single:
         x = layout.constrain(jnp.concatenate([text, picture], axis=1), *layout.residual)
-        x = through_layers(alone, x, params["single"], tree["single"], remat=remat, layout=layout)
+        x = through_layers(alone, x, params["single"], tree["single"], remat=remat, layout=layout, marks=True)
         picture = x[:, config.words :]
     shift, scale = _parts(condition, params, 2)
     made = modulated(picture, shift, scale) @ params["head"] + params["head_bias"]
@@ -142,7 +145,7 @@ def train_step(
     batch: int = 8,
     accumulate: int = 1,
     zero: int = 0,
-    remat: Remat = "autodiff",
+    remat: Remat = "none",
     attention: AttentionWord = "auto",
     products: str = "plain",
     param_dtype: DTypeLike = "float32",
@@ -159,9 +162,7 @@ def train_step(
         noisy = ((1 - share) * batch["images"] + share * batch["noise"]).astype(compute_dtype)
         told = {name: batch[name].astype(compute_dtype) for name in ("text", "pooled")}
         params = cast(params, compute_dtype)
-        found = velocity(
-            params, {**batch, **told, "images": noisy}, config=config, layout=layout, remat=remat
-        )
+        found = velocity(params, {**batch, **told, "images": noisy}, config=config, layout=layout, remat=remat)
         return jnp.mean(jnp.square(found.astype(jnp.float32) - (batch["noise"] - batch["images"])))
 
     fields = _fields(config, batch, jnp.float32)

@@ -1,4 +1,4 @@
-"""What transformers of diffusion share: a layer's weights with normalised heads and without norms of its own, and its products."""
+"""What transformers of diffusion share: layers whose heads are normalised and whose norms are modulated, and their products."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from meshcast.zoo.layers import BATCH, Remat, cast, layer_norm, rms_norm, rotary
 from meshcast.zoo.modulated import half_weights, heads_of, merged
 from meshcast.zoo.products import product, products
 from meshcast.zoo.program import ModelProgram, adamw_program, microbatched
+from meshcast.zoo.saving import HEADS, kept
 from meshcast.zoo.shapes.video import VideoConfig
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight
 
@@ -67,6 +68,7 @@ def _crossed(h: jax.Array, text: jax.Array, w: Any, *, config: VideoConfig, layo
     over = (BATCH, "context", None)
     q = product("bsd,de->bse", h, w["cross_wq"], layout, over=over) + w["cross_bq"]
     k, v = products("bsd,de->bse", text, (w["cross_wk"], w["cross_wv"]), layout, over=over)
+    q, k, v = kept(q, HEADS), kept(k, HEADS), kept(v, HEADS)
     q, k = rms_norm(q, w["cross_q_norm"]), rms_norm(k + w["cross_bk"], w["cross_k_norm"])
     y = attend(headed(q), headed(k), headed(v + w["cross_bv"]), layout=layout, causal=False)
     y = layout.constrain(y.reshape(h.shape), BATCH, "context", "tensor")
@@ -91,15 +93,15 @@ def velocity(params: Any, data: Any, *, config: VideoConfig, layout: MeshLayout,
         q, k, v = heads_of(h, w, layout=layout, heads=config.heads)
         q, k = (rms_norm(y.reshape(h.shape), w[f"{name}_norm"]).reshape(q.shape) for name, y in (("q", q), ("k", k)))
         q, k = (rotary(y, places, theta=_THETA) for y in (q, k))
-        y = merged(attend(q, k, v, layout=layout, causal=False), w, layout=layout) + w["bo"]
-        x = layout.constrain(x + parts[2][:, None] * y, *layout.residual)
+        y = kept(merged(attend(q, k, v, layout=layout, causal=False), w, layout=layout) + w["bo"])
+        x = kept(layout.constrain(x + parts[2][:, None] * y, *layout.residual))
         h = layout.whole(layer_norm(x, w["cross_scale"], w["cross_bias"]))
-        x = layout.constrain(x + _crossed(h, text, w, config=config, layout=layout), *layout.residual)
+        x = kept(layout.constrain(x + _crossed(h, text, w, config=config, layout=layout), *layout.residual))
         h = layout.whole(modulated(x, parts[3], parts[4]))
-        h = feed_forward(h, w, layout=layout, activation="gelu") + w["b2"]
+        h = kept(feed_forward(h, w, layout=layout, activation="gelu") + w["b2"])
         return layout.constrain(x + parts[5][:, None] * h, *layout.residual)
 
-    x = through_layers(body, x, params["layers"], tree["layers"], remat=remat, layout=layout)
+    x = through_layers(body, x, params["layers"], tree["layers"], remat=remat, layout=layout, marks=True)
     ends = vector[:, None] + params["offset"]
     made = modulated(x, ends[:, 0], ends[:, 1]) @ params["head"] + params["head_bias"]
     return layout.constrain(made, BATCH, "context", None)
@@ -120,7 +122,7 @@ def train_step(
     batch: int = 1,
     accumulate: int = 1,
     zero: int = 0,
-    remat: Remat = "autodiff",
+    remat: Remat = "none",
     attention: AttentionWord = "auto",
     products: str = "plain",
     param_dtype: DTypeLike = "float32",

@@ -40,7 +40,10 @@ _ALIGNED = 8  # columns: `padding_size` of dlrm/nn/interactions.py in NVIDIA/Dee
 _ADAPTER_RANK = 16
 # Of general layers, what a run without a word of it has none of.
 _NO_EXPERTS = {"experts": 0, "expert_ffn": 0, "shared_ffn": 0, "dense_layers": 0}
-_ACTIVATIONS = ("relu", "gelu", "silu")
+_ACTIVATIONS = ("relu", "gelu", "silu", "squared_relu")
+_SQUARED = frozenset({"squared-relu", "squared_relu", "relu2", "squared relu"})
+# Of models over latents, by the factor that an autoencoder makes a picture smaller by (Rombach 2022; FLUX.1's has 8, too).
+_LATENT = {"unet": 8, "dit": 8, "mmdit": 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +122,25 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         settings |= {"positions": run.counts["seq"]} if "seq" in run.counts else {}
     elif builder.module == "decoder":
         settings |= _decoder_settings(run, settings, known=known, found=found)
+    else:
+        settings |= _picture(run, builder, fields)
     model = RunModel(builder=builder, settings=_changes(builder, settings))
     if model.reads_sequences and "seq" not in run.counts:
-        found.lacks("seq", of="seq")
+        usual = builder.overrides()["seq"]
+        if model.planned or usual is None:
+            found.lacks("seq", of="seq")
+        else:
+            found.assumes(f"seq={usual}, as {builder.name} has it")
     return model
+
+
+def _picture(run: StatedRun, builder: Builder, fields: set[str]) -> dict[str, int]:
+    """The side of a model's pictures (`images 256x256`), in latents where it works on these; a video's patches are `seq`."""
+    found = {"tokens": run.counts["seq"]} if "tokens" in fields and "seq" in run.counts else {}
+    side = run.extra.side
+    if side is None or "image" not in fields:
+        return found
+    return found | {"image": max(1, side // _LATENT.get(builder.module, 1))}
 
 
 def _filled_vocabulary(run: StatedRun, builder: Builder, found: Findings) -> dict[str, int]:
@@ -170,7 +188,8 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
     for flag, name in (("tied_embeddings", "tied"), ("gated_ffn", "gated")):
         if flag in run.flags:
             settings[name] = run.flags[flag]
-    if activation := next((word for word in _ACTIVATIONS if word in run.extra.words), None):
+    words = run.extra.words | ({"squared_relu"} if _SQUARED & run.extra.words else set())
+    if activation := next((word for word in _ACTIVATIONS if word in words), None):
         settings["activation"] = activation
     if window := run.extra.window:
         settings |= {"window": window[0], "global_every": window[1]}

@@ -75,11 +75,22 @@ _MAMBA2 = {"130m": (24, 768), "370m": (48, 1024), "780m": (48, 1536), "1.3b": (4
 SHAPES = {
     "hybrid-tiny": Shape(
         config=HybridConfig(
-            mixers=2, attending=1, wide=1, dim=32, vocab=256, mixer_head=16, state=8, groups=2, chunk=8, heads=4,
-            kv_heads=2, head_dim=8, ffn=64,
+            mixers=2,
+            attending=1,
+            wide=1,
+            dim=32,
+            vocab=256,
+            mixer_head=16,
+            state=8,
+            groups=2,
+            chunk=8,
+            heads=4,
+            kv_heads=2,
+            head_dim=8,
+            ffn=64,
         ),
         summary="Mamba-2, attention and feed-forward layers, small",
-    ),  # fmt: skip
+    ),
     "nemotron-h-8b": Shape(
         config=HybridConfig(
             mixers=24, attending=4, wide=24, dim=4096, vocab=131072, channels=8192, heads=32, kv_heads=8, ffn=21504
@@ -88,18 +99,34 @@ SHAPES = {
     ),
     "nemotron-h-56b": Shape(
         config=HybridConfig(
-            mixers=54, attending=10, wide=54, dim=8192, vocab=131072, channels=16384, state=256, heads=64, kv_heads=8,
+            mixers=54,
+            attending=10,
+            wide=54,
+            dim=8192,
+            vocab=131072,
+            channels=16384,
+            state=256,
+            heads=64,
+            kv_heads=8,
             ffn=32768,
         ),
         summary="Nemotron-H 56B: 54 layers of Mamba-2, 54 feed-forward, 10 of attention",
-    ),  # fmt: skip
+    ),
     "nemotron-nano-9b-v2": Shape(
         config=HybridConfig(
-            mixers=27, attending=4, wide=25, dim=4480, vocab=131072, channels=10240, mixer_head=80, heads=40,
-            kv_heads=8, ffn=15680,
+            mixers=27,
+            attending=4,
+            wide=25,
+            dim=4480,
+            vocab=131072,
+            channels=10240,
+            mixer_head=80,
+            heads=40,
+            kv_heads=8,
+            ffn=15680,
         ),
         summary="Nemotron Nano 9B v2: 27 layers of Mamba-2, 25 feed-forward, 4 of attention",
-    ),  # fmt: skip
+    ),
     **{
         f"mamba2-{name}": Shape(
             config=HybridConfig(

@@ -53,7 +53,7 @@ class MmditConfig:
         return self.patch * self.patch * self.channels
 
 
-# The transformers' config.json of black-forest-labs/FLUX.1-schnell and -dev, and of stabilityai/stable-diffusion-3-medium-diffusers.
+# transformer/config.json of black-forest-labs/FLUX.1-schnell and -dev, and of stabilityai/stable-diffusion-3-medium-diffusers.
 SHAPES = {
     "mmdit-tiny": Shape(
         config=MmditConfig(

@@ -287,6 +287,9 @@ def test_weights_are_shared_out_over_any_number_of_shards() -> None:
         ({"framework": "fms-fsdp"}, "pytorch-fsdp", "stack pytorch-fsdp, for fms-fsdp"),
         ({"framework": "deepspeed", "degrees": {"tp": 4, "pp": 2}, "framework_version": "megatron-deepspeed 2021"},
          "megatron-deepspeed", None),
+        ({"framework": "deepspeed", "degrees": {"tp": 4}}, "megatron-deepspeed", None),
+        ({"framework": "mlperf", "device": "mi300x", "degrees": {"dp": 8}}, "nemo", "stack nemo, for mlperf"),
+        ({"framework": "axlearn", "device": "tpu-v5p"}, "maxtext", None),
         ({"framework": "abacus", "device": "tpu-v5e"}, "maxtext", "the usual one on TPUs"),
         ({"framework": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
         ({"framework": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
@@ -536,6 +539,53 @@ def test_rows_of_tables_and_images() -> None:
     assert tables.settings["tables"] * tables.settings["rows"] * 128 * 4 == pytest.approx(82e9, rel=1e-3)
 
 
+def test_encoders_and_models_of_diffusion_multiply_in_fewer_bits() -> None:
+    """Their products are those of decoders; they have a mesh in place of a plan."""
+    asked = {"degrees": {"dp": 8}, "mbs": 8.0, "zero": 0}
+    for model, precision, products in (("bert-large", "fp8-delayed", "fp8"), ("flux.1-schnell", "mxfp8", "mxfp8")):
+        found = target(model=model, counts={"gbs": 64, "seq": 512}, precision=precision, **asked)
+        assert (found.missing, found.contradictions) == ((), ())
+        settings = stated_options(found, Options()).program.settings
+        assert (settings["products"], settings["compute_dtype"]) == (products, "bfloat16")
+
+
+def test_pictures_have_the_side_that_is_told() -> None:
+    """In latents an eighth of it; a video's patches are the positions of a sequence."""
+    sides = {"resnet50": 192, "flux.1-schnell": 24, "unet-sdxl": 24}
+    for model, side in sides.items():
+        found = target(model=model, counts={"gbs": 64}, degrees={"dp": 8}, mbs=8.0, extra="images 192x192")
+        assert (found.missing, found.settings["image"]) == ((), side)
+    video = target(model="wan2.1-14b", counts={"gbs": 8, "seq": 75600}, degrees={"fsdp": 2, "cp": 4}, mbs=1.0)
+    assert (video.missing, video.settings["tokens"]) == ((), 75600)
+    assert stated_options(video, Options()).program.mesh == {"fsdp": 2, "context": 4}
+
+
+def test_a_state_that_takes_most_of_a_device_is_shared_out_where_that_is_told() -> None:
+    """12 billion weights of 16 bytes do not fit 80 GB; those of BERT do, many times over."""
+    asked = {"degrees": {"dp": 8}, "mbs": 1.0, "zero": 1}
+    large = target(model="flux.1-dev", counts={"gbs": 8}, **asked)
+    small = target(model="bert-large", counts={"gbs": 8, "seq": 512}, **asked)
+    settings = stated_options(large, Options()).program.settings
+    assert (settings["zero"], settings["param_dtype"]) == ("1", "bfloat16")
+    assert "zero" not in stated_options(small, Options()).program.settings
+
+
+def test_an_encoder_that_tells_no_length_has_its_own() -> None:
+    found = target(model="rnnt", counts={"gbs": 64}, degrees={"dp": 8}, mbs=8.0)
+    assert (found.missing, found.seq) == ((), None)
+    assert "seq=512, as rnnt has it" in found.assumptions
+
+
+def test_what_has_more_parts_than_layers_or_positions_is_taken_as_the_nearest() -> None:
+    """54 layers leave 12 x 5 = 60 parts empty, 12 x 4 = 48 not; 12 ranks do not share 2,048 positions, and have all of them."""
+    counts = {**SMALL, "layers": 54, "gbs": 96}
+    staged = target(model="other", counts=counts, degrees={"pp": 12, "vp": 5}, devices=24, mbs=1.0, zero=1)
+    assert (staged.missing, staged.plan["vp"]) == ((), 4)
+    odd = {**SMALL, "heads": 12, "kv_heads": 12, "hidden": 1536, "ffn": 3072, "vocab": 1536, "gbs": 96}
+    split = target(model="other", counts=odd, degrees={"tp": 12, "sp": 1}, devices=24, mbs=1.0, zero=1)
+    assert (split.missing, split.plan["sp"]) == ((), 0)
+
+
 @pytest.mark.parametrize(
     ("line", "lacking"),
     [
@@ -595,7 +645,7 @@ def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planne
 
 
 @pytest.mark.parametrize(
-    ("model", "precision"), [("bert-large", "fp8-delayed"), ("resnet50", "int8"), ("vit-b16", "mxfp8")]
+    ("model", "precision"), [("unet-sd2", "fp8-delayed"), ("resnet50", "int8"), ("convnext-tiny", "mxfp8")]
 )
 def test_models_without_products_in_fewer_bits_are_taken_in_bf16(model: str, precision: str) -> None:
     found = target(model=model, counts={"gbs": 64, "seq": 512}, degrees={"dp": 8}, precision=precision, mbs=8.0)

@@ -178,7 +178,7 @@ def _sharing(run: StatedRun, plan: PlanWords) -> PlanWords:
         if int(plan["dp"]) > 1:
             # DeepSpeed's stage 3 is told of ranks of data parallelism, whose weights are gathered where they are used.
             return {"dp": 1, "fsdp": int(plan["dp"])}
-        return {"zero": 3} if run.degree("cp") > 1 or int(plan["ep"]) > 1 else {}
+        return {"zero": 3} if run.degree("cp") > 1 else {}
     return {}
 
 

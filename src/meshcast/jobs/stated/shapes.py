@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.base import MeshcastError
 from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.latent import LATENT, doubts, is_latent, latent_settings
@@ -123,7 +124,7 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     elif builder.module == "decoder":
         settings |= _decoder_settings(run, settings, known=known, found=found)
     else:
-        settings |= _picture(run, builder, fields)
+        settings |= _picture(run, builder, fields, found)
     model = RunModel(builder=builder, settings=_changes(builder, settings))
     if model.reads_sequences and "seq" not in run.counts:
         usual = builder.overrides()["seq"]
@@ -134,13 +135,20 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     return model
 
 
-def _picture(run: StatedRun, builder: Builder, fields: set[str]) -> dict[str, int]:
+def _picture(run: StatedRun, builder: Builder, fields: set[str], found: Findings) -> dict[str, int]:
     """The side of a model's pictures (`images 256x256`), in latents where it works on these; a video's patches are `seq`."""
-    found = {"tokens": run.counts["seq"]} if "tokens" in fields and "seq" in run.counts else {}
+    if "tokens" in fields and "seq" in run.counts:
+        return {"tokens": run.counts["seq"]}
     side = run.extra.side
     if side is None or "image" not in fields:
-        return found
-    return found | {"image": max(1, side // _LATENT.get(builder.module, 1))}
+        return {}
+    image = max(1, side // _LATENT.get(builder.module, 1))
+    try:
+        builder.configured(image=image)
+    except MeshcastError as error:
+        found.contradicts(f"pictures as {builder.name} has them: {error.message}", of="extra", fix="use another side")
+        return {}
+    return {"image": image}
 
 
 def _filled_vocabulary(run: StatedRun, builder: Builder, found: Findings) -> dict[str, int]:

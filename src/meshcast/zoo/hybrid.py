@@ -8,7 +8,8 @@ steps, and A = exp(sum of a between two positions), a block's output is
 
     y = ((C B^T) * A * s) x + C h exp(sum of a),   h' = h exp(sum of a over the block) + sum of exp(sum of a to its end) s B^T x
 
-four products for each block and head, and states h (head x state) that are handed from block to block by a short scan.
+four products for each block and head, and a fifth of what blocks add with the decays between them (blocks x blocks) in place of a
+walk from block to block, as the paper's own listing has it: kernels written by hand hand states on in one launch.
 """
 
 from __future__ import annotations
@@ -38,19 +39,23 @@ _OVER = (BATCH, None, None)
 _SPLIT = (BATCH, None, "tensor")
 
 
-def weights(config: HybridConfig) -> dict[str, Any]:
-    """Every parameter's shape and storage; the layers of each kind are stacked."""
+def weights(config: HybridConfig, layout: MeshLayout | None = None) -> dict[str, Any]:
+    """Every parameter's shape and storage; the layers of each kind are stacked.
+
+    What groups share is split with them where "tensor" divides them (Nemotron-H has eight), and whole on each device where not.
+    """
     dim, inner, shared = config.dim, config.inner, config.groups * config.state
+    split = _groups_over(config, layout or MeshLayout())
     norm = {"norm": ShardedWeight((dim,))}
     mixer = norm | {
         "gates": ShardedWeight((dim, inner), ("fsdp", "tensor")),
         "inputs": ShardedWeight((dim, inner), ("fsdp", "tensor")),
-        "select": ShardedWeight((dim, 2 * shared), ("fsdp", None)),
+        "select": ShardedWeight((dim, 2, shared), ("fsdp", None, split)),
         "steps": ShardedWeight((dim, config.mixer_heads), ("fsdp", "tensor")),
-        "kernel": ShardedWeight((config.window, 1, inner), (None, None, "tensor")),
+        "kernel": ShardedWeight((config.window, inner), (None, "tensor")),
         "kernel_bias": ShardedWeight((inner,), ("tensor",)),
-        "select_kernel": ShardedWeight((config.window, 1, 2 * shared)),
-        "select_bias": ShardedWeight((2 * shared,)),
+        "select_kernel": ShardedWeight((config.window, 2, shared), (None, None, split)),
+        "select_bias": ShardedWeight((2, shared), (None, split)),
         **{name: ShardedWeight((config.mixer_heads,), ("tensor",)) for name in ("step_bias", "decay_log", "skip")},
         "inner_norm": ShardedWeight((inner,), ("tensor",)),
         "outputs": ShardedWeight((inner, dim), ("tensor", "fsdp")),
@@ -75,13 +80,18 @@ def weights(config: HybridConfig) -> dict[str, Any]:
 
 
 def _convolved(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-    """Each channel over its last positions (B, S, channels), as sums of shifted ones: one pass, as causal-conv1d's kernel."""
+    """Each channel over its last positions (B, S, ...), as sums of shifted ones: one pass, as causal-conv1d's kernel."""
     window = kernel.shape[0]
-    padded = jnp.pad(x, ((0, 0), (window - 1, 0), (0, 0)))
+    padded = jnp.pad(x, ((0, 0), (window - 1, 0), *((0, 0),) * (x.ndim - 2)))
     y = bias
     for place in range(window):
-        y = y + padded[:, place : place + x.shape[1]] * kernel[place, 0]
+        y = y + padded[:, place : place + x.shape[1]] * kernel[place]
     return y
+
+
+def _groups_over(config: HybridConfig, layout: MeshLayout) -> str | None:
+    """The axis that splits what groups of heads share."""
+    return None if config.groups % layout.size("tensor") else "tensor"
 
 
 def _running(logs: jax.Array) -> jax.Array:
@@ -113,13 +123,10 @@ def mixed(
     to_end = jnp.exp(sums[..., -1:] - sums).transpose(0, 1, 4, 2, 3)[..., None]
     added = jnp.einsum("bklgn,bklgep->bkgepn", b, (x * to_end).astype(x.dtype)).astype(jnp.float32)
 
-    def onwards(state: jax.Array, step: Any) -> tuple[jax.Array, jax.Array]:
-        decay, new = step
-        return state * decay[..., None, None] + new, state
-
-    per_block = (jnp.exp(sums[..., -1]).swapaxes(0, 1), added.swapaxes(0, 1))
-    _, before = jax.lax.scan(onwards, jnp.zeros_like(added[:, 0]), per_block)
-    before = before.swapaxes(0, 1).astype(x.dtype)
+    # What earlier blocks leave: shares of what each adds, blocks x blocks; one row more would be the state behind all of them.
+    ends = jnp.pad(sums[..., -1].transpose(0, 2, 3, 1), ((0, 0), (0, 0), (0, 0), (1, 0)))
+    between = _running(ends)[..., :-1, 1:]
+    before = jnp.einsum("bgezk,bkgepn->bzgepn", between, added).astype(x.dtype)
     from_start = jnp.exp(sums).transpose(0, 1, 4, 2, 3)[..., None].astype(x.dtype)
     across = jnp.einsum("bklgn,bkgepn->bklgep", c, before) * from_start
     return (within + across).reshape(batch, length, heads, width)
@@ -131,12 +138,13 @@ def _mixer(x: jax.Array, w: Any, *, config: HybridConfig, layout: MeshLayout) ->
     gates, inputs = products(
         "bsd,de->bse", h, (w["gates"], w["inputs"]), layout, over=_OVER, held=layout.sequence_parallel
     )
-    select, steps = (h @ w[name] for name in ("select", "steps"))
+    split = _groups_over(config, layout)
+    select, steps = jnp.einsum("bsd,dce->bsce", h, w["select"]), h @ w["steps"]
     gates, inputs = (layout.constrain(kept(y), *_SPLIT) for y in (gates, inputs))
     inputs = jax.nn.silu(_convolved(inputs, w["kernel"], w["kernel_bias"]))
-    select = _convolved(layout.constrain(kept(select), *_OVER), w["select_kernel"], w["select_bias"])
-    b, c = jnp.split(jax.nn.silu(select), 2, axis=-1)
-    b, c = (y.reshape(*y.shape[:2], config.groups, config.state) for y in (b, c))
+    select = layout.constrain(kept(select), BATCH, None, None, split)
+    select = jax.nn.silu(_convolved(select, w["select_kernel"], w["select_bias"]))
+    b, c = (select[:, :, place].reshape(*h.shape[:2], config.groups, config.state) for place in range(2))
     steps = jax.nn.softplus((layout.constrain(steps, *_SPLIT) + w["step_bias"]).astype(jnp.float32))
     decays = steps * -jnp.exp(w["decay_log"].astype(jnp.float32))
     heads = inputs.reshape(*inputs.shape[:2], config.mixer_heads, config.mixer_head)
@@ -168,7 +176,7 @@ def _wide(x: jax.Array, w: Any, *, layout: MeshLayout) -> jax.Array:
 
 def logits(params: Any, tokens: jax.Array, *, config: HybridConfig, layout: MeshLayout, remat: Remat) -> jax.Array:
     """Logits (B, S, vocabulary) of every position."""
-    tree = weights(config)
+    tree = weights(config, layout)
     x = embed(layout.gather(params["embedding"], tree["embedding"]), tokens, layout)
     x = layout.constrain(x, *layout.residual)
     kinds: dict[str, Any] = {
@@ -223,7 +231,7 @@ def train_step(
 
     rows = ((batch, seq), jnp.int32)
     data = microbatched(layout, accumulate, tokens=rows, targets=rows)
-    params = layout.params(weights(config), param_dtype)
+    params = layout.params(weights(config, layout), param_dtype)
     return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero, gradient_dtype=gradient_dtype)
 
 
@@ -245,4 +253,4 @@ def forward(
 
     result = layout.struct((batch, seq, config.vocab), param_dtype, BATCH, None, "tensor")
     tokens = {"tokens": ((batch, seq), jnp.int32)}
-    return forward_program(layout, weights(config), score, tokens, result, param_dtype=param_dtype)
+    return forward_program(layout, weights(config, layout), score, tokens, result, param_dtype=param_dtype)

@@ -72,7 +72,8 @@ def _crossed(h: jax.Array, text: jax.Array, w: Any, *, config: VideoConfig, layo
     q, k = rms_norm(q, w["cross_q_norm"]), rms_norm(k + w["cross_bk"], w["cross_k_norm"])
     y = attend(headed(q), headed(k), headed(v + w["cross_bv"]), layout=layout, causal=False)
     y = layout.constrain(y.reshape(h.shape), BATCH, "context", "tensor")
-    return product("bse,ed->bsd", y, w["cross_wo"], layout, over=(BATCH, "context", "tensor")) + w["cross_bo"]
+    made: jax.Array = product("bse,ed->bsd", y, w["cross_wo"], layout, over=(BATCH, "context", "tensor"))
+    return made + w["cross_bo"]
 
 
 def velocity(params: Any, data: Any, *, config: VideoConfig, layout: MeshLayout, remat: Remat) -> jax.Array:

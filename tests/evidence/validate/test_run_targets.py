@@ -549,6 +549,15 @@ def test_encoders_and_models_of_diffusion_multiply_in_fewer_bits() -> None:
         assert (settings["products"], settings["compute_dtype"]) == (products, "bfloat16")
 
 
+def test_xla_combines_the_gradients_of_models_without_a_plan() -> None:
+    """30 MiB of all-reduces become one; decoders, whose layers' gradients are stacked, and one device have nothing to combine."""
+    asked = {"device": "tpu-v4", "counts": {"gbs": 64}, "degrees": {"dp": 8}, "mbs": 8.0, "framework": "jax", "zero": 0}
+    assert target(model="resnet50", **asked).overlap == "buckets=31457280B"
+    alone = {"devices": 1, "degrees": {"dp": 1}, "mbs": 64.0}
+    assert target(model="resnet50", **asked | alone).overlap == ""
+    assert "buckets" not in target(device="tpu-v4", framework="jax").overlap
+
+
 def test_pictures_have_the_side_that_is_told() -> None:
     """In latents an eighth of it; a video's patches are the positions of a sequence."""
     sides = {"resnet50": 192, "flux.1-schnell": 24, "unet-sdxl": 24}

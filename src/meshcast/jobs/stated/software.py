@@ -27,6 +27,9 @@ _SUBMITTERS = ("nvidia", "amd")
 _IMAGES_OF_MXNET = ("resnet", "volumes")
 # Parameters of a bucket: `bucket_size` of megatron/core/distributed/distributed_data_parallel_config.py, by data-parallel ranks.
 _BUCKET, _BUCKET_OF_A_RANK = 40_000_000, 1_000_000
+# XLA combines all-reduces up to 30 MiB (`xla_gpu_all_reduce_combine_threshold_bytes` of debug_options_flags.cc); TPUs' compiler does
+# so too (`xla_jf_crs_combiner_threshold_in_bytes` and `_count`, which MLPerf's submissions set), its default is not published.
+_COMBINED, _COMPILERS = 30 * 2**20, ("jax",)
 _HALF = 2  # bytes of a gradient in half precision
 _MEGATRONS = ("megatron", "nemo")
 _SPLIT = ("tp", "pp", "cp")
@@ -152,6 +155,10 @@ def _usual(run: StatedRun, device: Device, found: Findings, model: RunModel | No
     return name
 
 
+def _is_bucket(rewrite: str) -> bool:
+    return rewrite.startswith("buckets")
+
+
 def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None, *, planned: bool = True) -> str:
     """The stack's rewrites, and those that the run adds or takes away; its own where it names them.
 
@@ -161,9 +168,11 @@ def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None, *, p
     if run.overlap is not None:
         return run.overlap
     rewrites = [each for each in stack.overlap.split(",") if each]
-    if not planned and stack.framework in _MEGATRONS and not any(each.startswith("buckets") for each in rewrites):
+    if not planned and stack.framework in _MEGATRONS and not any(map(_is_bucket, rewrites)):
         ranks = run.degree("dp") * run.degree("fsdp")
         rewrites += [f"buckets={_HALF * max(_BUCKET, _BUCKET_OF_A_RANK * ranks)}B", "late-reductions"]
+    if not planned and stack.framework in _COMPILERS and run.devices > 1 and not any(map(_is_bucket, rewrites)):
+        rewrites.append(f"buckets={_COMBINED}B")
     # Megatron's `moe_token_dispatcher_type` is `alltoall` and its `moe_flex_dispatcher_backend` none unless a recipe sets them.
     if "one-copy" in rewrites and run.degree("ep") > 1 and run.extra.values.get("dispatcher", "") not in _ONE_COPY:
         if found is not None:

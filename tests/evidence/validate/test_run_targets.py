@@ -558,6 +558,21 @@ def test_xla_combines_the_gradients_of_models_without_a_plan() -> None:
     assert "buckets" not in target(device="tpu-v4", framework="jax").overlap
 
 
+def test_families_that_a_part_of_a_name_tells_have_the_run_s_sizes() -> None:
+    """Where it gives them; without any, no size is guessed."""
+    sizes = {"layers": 48, "hidden": 1664, "heads": 16, "ffn": 8192, "gbs": 64}
+    asked = {"degrees": {"dp": 8}, "mbs": 8.0, "precision": "bf16"}
+    found = target(model="vit-bigG-14", counts=sizes, **asked)
+    assert found.model is not None
+    assert (found.missing, found.model.name) == ((), "vit-b16")
+    assert (found.settings["layers"], found.settings["dim"], found.settings["ffn"]) == (48, 1664, 8192)
+    state = target(
+        model="mamba2-7b", counts={"layers": 56, "hidden": 4096, "vocab": 50288, "seq": 2048, "gbs": 64}, **asked
+    )
+    assert (state.missing, state.settings["mixers"], state.settings["dim"]) == ((), 56, 4096)
+    assert target(model="vit-unknown", counts={"gbs": 64}, **asked).missing != ()
+
+
 def test_pictures_have_the_side_that_is_told() -> None:
     """In latents an eighth of it; a video's patches are the positions of a sequence."""
     sides = {"resnet50": 192, "flux.1-schnell": 24, "unet-sdxl": 24}

@@ -26,6 +26,11 @@ _ENCODER, _SMALL_ENCODER = "bert-large", "bert-base"
 # Families of BERT's layers, as a part of a model's name between dashes; ALBERT's layers share their weights, ColBERT ranks and
 # BERT4Rec reads items, so that these are none.
 _ENCODERS = frozenset({"bert", "roberta", "camembert", "biobert", "scibert", "electra"})
+# Families by a part of a model's name, and the zoo's model whose layers they have; the run's sizes take the place of its own.
+_OF_PARTS = {
+    "vit": "vit-b16", "deit": "vit-b16", "dit": "dit-xl2", "mmdit": "sd3-medium", "flux": "flux.1-dev", "wan": "wan2.1-14b",
+    "mamba2": "mamba2-2.7b", "mamba": "mamba-2.8b",
+}  # fmt: skip
 _FIELDS = {
     "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "vocab": "vocab",
@@ -116,6 +121,10 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         doubts(run, found)
     fields = {field.name for field in dataclasses.fields(builder.config)}
     settings = {to: run.counts[of] for of, to in _FIELDS.items() if of in run.counts and to in fields}
+    if not known and name in _OF_PARTS.values():
+        found.assumes(f"{run.model}: layers as in {builder.name}, of the sizes given")
+    if "mixers" in fields and "layers" in run.counts and not known:
+        settings["mixers"] = run.counts["layers"]
     settings |= _filled_vocabulary(run, builder, found) if builder.module in _LANGUAGE else {}
     if builder.module == "bert" and run.framework == "tensorflow":
         settings["one_hot_types"] = True
@@ -173,6 +182,8 @@ def _general(run: StatedRun) -> str | None:
     parts = re.split(r"[-_ ]", run.model)
     if not _ENCODERS.isdisjoint(parts):
         return _SMALL_ENCODER if "base" in parts else _ENCODER
+    if named := next((name for part, name in _OF_PARTS.items() if part in parts), None):
+        return named if {"layers", "hidden"} <= run.counts.keys() else None
     if is_latent(run) and set(_SIZES) & run.counts.keys():
         return LATENT
     if "experts" in run.counts:

@@ -27,8 +27,8 @@ _SUBMITTERS = ("nvidia", "amd")
 _IMAGES_OF_MXNET = ("resnet", "volumes")
 # Parameters of a bucket: `bucket_size` of megatron/core/distributed/distributed_data_parallel_config.py, by data-parallel ranks.
 _BUCKET, _BUCKET_OF_A_RANK = 40_000_000, 1_000_000
-# XLA combines all-reduces up to 30 MiB (`xla_gpu_all_reduce_combine_threshold_bytes` of debug_options_flags.cc); TPUs' compiler does
-# so too (`xla_jf_crs_combiner_threshold_in_bytes` and `_count`, which MLPerf's submissions set), its default is not published.
+# XLA combines all-reduces up to 30 MiB (`xla_gpu_all_reduce_combine_threshold_bytes` of debug_options_flags.cc); the compiler of
+# TPUs does so too (`xla_jf_crs_combiner_threshold_in_bytes`, which MLPerf's submissions set), its default is not published.
 _COMBINED, _COMPILERS = 30 * 2**20, ("jax",)
 _HALF = 2  # bytes of a gradient in half precision
 _MEGATRONS = ("megatron", "nemo")

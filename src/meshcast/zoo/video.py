@@ -72,8 +72,9 @@ def _crossed(h: jax.Array, text: jax.Array, w: Any, *, config: VideoConfig, layo
     q, k = rms_norm(q, w["cross_q_norm"]), rms_norm(k + w["cross_bk"], w["cross_k_norm"])
     y = attend(headed(q), headed(k), headed(v + w["cross_bv"]), layout=layout, causal=False)
     y = layout.constrain(y.reshape(h.shape), BATCH, "context", "tensor")
-    made: jax.Array = product("bse,ed->bsd", y, w["cross_wo"], layout, over=(BATCH, "context", "tensor"))
-    return made + w["cross_bo"]
+    made = product("bse,ed->bsd", y, w["cross_wo"], layout, over=(BATCH, "context", "tensor"))
+    biased: jax.Array = made + w["cross_bo"]
+    return biased
 
 
 def velocity(params: Any, data: Any, *, config: VideoConfig, layout: MeshLayout, remat: Remat) -> jax.Array:

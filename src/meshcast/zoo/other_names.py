@@ -67,6 +67,8 @@ SAME_SHAPE = {
     "sd2": "unet-sd2",
     "sd1.5": "unet-sd15",
     "stable-diffusion-v1-5": "unet-sd15",
+    "pixart": "pixart-alpha",
+    "pixart-xl-2": "pixart-alpha",
     "wan": "wan2.1-14b",
     "wan-1.3b": "wan2.1-1.3b",
     "wan-14b": "wan2.1-14b",

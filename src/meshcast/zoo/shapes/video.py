@@ -35,6 +35,8 @@ class VideoConfig:
         return (self.dim // self.heads,)
 
 
+# PixArt-alpha (Chen 2023, arXiv 2310.00426) has the same layers over one picture of 512 x 512: 32 x 32 patches of 2 x 2 latents of
+# four channels, texts of 120 tokens; neither its queries, keys nor what reads the text are normalised, which is next to nothing.
 # config.json of Wan-AI/Wan2.1-T2V-1.3B and -14B.
 SHAPES = {
     "wan-tiny": Shape(
@@ -42,6 +44,10 @@ SHAPES = {
             layers=2, dim=64, ffn=128, heads=4, tokens=32, numbers=8, words=16, context=32, frequencies=16
         ),
         summary="Transformer over videos with two small layers",
+    ),
+    "pixart-alpha": Shape(
+        config=VideoConfig(layers=28, dim=1152, ffn=4608, heads=16, tokens=1024, numbers=16, words=120),
+        summary="PixArt-alpha XL/2 on pictures of 512x512",
     ),
     "wan2.1-1.3b": Shape(
         config=VideoConfig(layers=30, dim=1536, ffn=8960, heads=12),

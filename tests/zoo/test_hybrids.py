@@ -31,6 +31,20 @@ def test_blocks_are_the_recurrence() -> None:
     assert jnp.shape(found) == x.shape
 
 
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("nemotron-h-8b", 8.1),
+        ("nemotron-h-56b", 56.3),
+        ("nemotron-nano-9b-v2", 8.9),
+        ("wan2.1-14b", 14.3),
+        ("pixart-alpha", 0.6),
+    ],
+)
+def test_sizes_that_are_published_in_round_numbers(name: str, billions: float) -> None:
+    assert round(models()[name].parameters() / 1e9, 1) == billions
+
+
 def test_a_picture_of_flux() -> None:
     """Twice the weights of what each token passes, and 4 S^2 h of attention in all 57 layers.
 

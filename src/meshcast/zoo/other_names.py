@@ -142,6 +142,11 @@ def spelling(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in "-_ ")
 
 
+def _unpointed(name: str) -> str:
+    """The same without points, but for those of a size: `1.5b` is not `15b`."""
+    return spelling(re.sub(r"\.(?!\d+[bm]\b)", "", name.lower()))
+
+
 def known_as(name: str, models: Iterable[str]) -> str | None:
     """The model of the zoo that goes by another name; None where there is none, or more than one.
 
@@ -156,7 +161,10 @@ def known_as(name: str, models: Iterable[str]) -> str | None:
     for tuned in _TUNED:
         wanted = wanted.removesuffix(tuned)
     ours = tuple(models)
-    spelt = spelling(wanted)
-    found = {model for model in ours if spelling(model) == spelt}
-    found |= {model for other, model in SAME_SHAPE.items() if spelling(other) == spelt and model in ours}
-    return found.pop() if len(found) == 1 else None
+    # Points as they are written first: MLPerf's `llama31_405b` has none.
+    for spelt in (spelling, _unpointed):
+        found = {model for model in ours if spelt(model) == spelt(wanted)}
+        found |= {model for other, model in SAME_SHAPE.items() if spelt(other) == spelt(wanted) and model in ours}
+        if found:
+            return found.pop() if len(found) == 1 else None
+    return None

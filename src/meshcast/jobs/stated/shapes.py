@@ -15,6 +15,7 @@ from typing import Any
 from meshcast.base import MeshcastError
 from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.frameworks import SUBMISSIONS
 from meshcast.jobs.stated.latent import LATENT, doubts, is_latent, latent_settings
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
@@ -30,6 +31,11 @@ _ENCODERS = frozenset({"bert", "roberta", "camembert", "biobert", "scibert", "el
 _OF_PARTS = {
     "vit": "vit-b16", "deit": "vit-b16", "dit": "dit-xl2", "mmdit": "sd3-medium", "flux": "flux.1-dev", "wan": "wan2.1-14b",
     "mamba2": "mamba2-2.7b", "mamba": "mamba-2.8b",
+}  # fmt: skip
+_TASKS = {
+    "stable-diffusion": "unet-sd2", "sd": "unet-sd2", "flux": "flux.1-schnell", "flux1": "flux.1-schnell",
+    "flux.1": "flux.1-schnell", "resnet": "resnet50", "image-classification": "resnet50", "bert": "bert-large",
+    "dlrm-v2": "dlrm-dcnv2",
 }  # fmt: skip
 _FIELDS = {
     "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
@@ -95,7 +101,8 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     """The model that a run describes; what it lacks, and what is taken for granted, goes to `found`."""
     zoo = models()
     # ResNets of 1.5 have the stride in the second convolution of a block, as the zoo's do.
-    called = program_called(run.model.removesuffix("-v1.5").removesuffix("v1.5").removesuffix("-lora"))
+    plain = run.model.removesuffix("-v1.5").removesuffix("v1.5").removesuffix("-lora").removesuffix("_lora")
+    called = program_called(_submitted(plain) if run.framework == SUBMISSIONS else plain)
     known = called is not None and called.name in zoo
     name = called.name if called is not None and known else _general(run)
     if name is None:
@@ -142,6 +149,11 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         else:
             found.assumes(f"seq={usual}, as {builder.name} has it")
     return model
+
+
+def _submitted(name: str) -> str:
+    """What MLPerf's name of a task stands for, where others mean another model by it."""
+    return _TASKS.get(name.lower().replace("_", "-"), name)
 
 
 def _picture(run: StatedRun, builder: Builder, fields: set[str], found: Findings) -> dict[str, int]:

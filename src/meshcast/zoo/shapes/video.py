@@ -35,8 +35,8 @@ class VideoConfig:
         return (self.dim // self.heads,)
 
 
-# PixArt-alpha (Chen 2023, arXiv 2310.00426) has the same layers over one picture of 512 x 512: 32 x 32 patches of 2 x 2 latents of
-# four channels, texts of 120 tokens; neither its queries, keys nor what reads the text are normalised, which is next to nothing.
+# PixArt-alpha (Chen 2023, arXiv 2310.00426) has the same layers over one picture of 512 x 512: 32 x 32 patches of 2 x 2 latents
+# of four channels, texts of 120 tokens; neither queries and keys nor what reads the text are normalised there.
 # config.json of Wan-AI/Wan2.1-T2V-1.3B and -14B.
 SHAPES = {
     "wan-tiny": Shape(

@@ -576,7 +576,8 @@ def test_families_that_a_part_of_a_name_tells_have_the_run_s_sizes() -> None:
 @pytest.mark.parametrize(
     ("task", "model"),
     [("stable_diffusion", "unet-sd2"), ("flux1", "flux.1-schnell"), ("llama31_405b", "llama3-405b"),
-     ("llama2_70b_lora", "llama2-70b"), ("resnet", "resnet50"), ("maskrcnn", "mask-rcnn"), ("dlrm_dcnv2", "dlrm-dcnv2"), ("3d-unet", "unet3d")],
+     ("llama2_70b_lora", "llama2-70b"), ("resnet", "resnet50"),
+     ("maskrcnn", "mask-rcnn"), ("dlrm_dcnv2", "dlrm-dcnv2"), ("3d-unet", "unet3d")],
 )  # fmt: skip
 def test_tasks_of_mlperf_are_models(task: str, model: str) -> None:
     found = target(model=task, counts={"gbs": 64, "seq": 512}, degrees={"dp": 8}, mbs=8.0, framework="mlperf")

@@ -10,6 +10,7 @@ import pytest
 from meshcast.base import UsageError
 from meshcast.explore.plans import PlanSpace, divisors
 from meshcast.explore.shape import ModelShape, builder_of, model_shape
+from meshcast.jobs import interleaves
 from meshcast.zoo import Builder, Plan, huggingface
 
 TINY = ModelShape(
@@ -40,8 +41,13 @@ def test_plans_multiply_to_the_devices_divide_the_model_and_are_all_different(de
         assert TINY.kv_heads % plan.tp == 0
         assert TINY.layers % plan.parts == 0
         assert 24 % (plan.mbs * plan.batch_shards) == 0
-        assert plan.vp == 1 or plan.microbatches_of(24) % plan.pp == 0
+        assert plan.vp == 1 or plan.microbatches_of(24) >= plan.pp
         assert Plan.parse(str(plan)) == plan
+
+
+def test_interleaved_stages_take_equal_groups_that_are_larger_than_they() -> None:
+    """12 microbatches on 8 stages are one group; 20 would be two of ten, 17 one of 9 and one of 8, which are not equal."""
+    assert [count for count in (4, 12, 16, 17, 20) if interleaves(8, count)] == [12, 16, 20]
 
 
 def test_a_choice_takes_the_place_of_the_usual_values() -> None:

@@ -73,7 +73,7 @@ def test_megatrons_formula() -> None:
     ("name", "giga_multiply_adds"),
     [
         # torchvision's tables of weights, and Peebles 2023, appendix.
-        ("vit-l16", 61.55), ("dit-s2", 6.06), ("dit-xl8", 7.39),
+        ("vit-l16", 61.55), ("dit-s2", 6.06), ("dit-xl8", 7.39), ("swin-tiny", 4.50), ("swin-base", 15.44),
     ],
 )  # fmt: skip
 def test_one_image_forward(name: str, giga_multiply_adds: float) -> None:
@@ -81,7 +81,8 @@ def test_one_image_forward(name: str, giga_multiply_adds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "giga_multiply_adds"), [("resnet18", 1.81), ("resnet50", 4.09), ("efficientnet-b0", 0.386)]
+    ("name", "giga_multiply_adds"),
+    [("resnet18", 1.81), ("resnet50", 4.09), ("efficientnet-b0", 0.386), ("convnext-tiny", 4.46)],
 )
 def test_convolutions_forward(name: str, giga_multiply_adds: float) -> None:
     """Torchvision's tables count products with the border's zeros too: eight times the side has an eighth of them."""

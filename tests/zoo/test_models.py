@@ -20,7 +20,8 @@ from tests.quick_compiling import QUICK
 from tests.zoo.arrays import concrete
 
 # Sums over the published weights: a checkpoint's index (decoders, T5, Mamba, BERT with its pooler), torchvision's tables
-# (ViT, ResNet to 152 layers), timm's (ResNet-200), diffusers' documentation (the U-Net). docs/models.md says which.
+# (ViT, Swin, ConvNeXt, EfficientNetV2, ResNet to 152 layers), timm's (ResNet-200, ViT-S), the weights on Hugging Face (U-Nets,
+# FLUX.1, Mamba-2). docs/models.md says which.
 PUBLISHED = {
     "llama2-7b": 6_738_415_616,
     "llama2-13b": 13_015_864_320,
@@ -78,6 +79,17 @@ PUBLISHED = {
     "mamba-2.8b": 2_768_345_600,
     "unet-sd15": 859_520_964,
     "unet-sd2": 865_910_724,
+    "unet-sdxl": 2_567_463_684,
+    "flux.1-schnell": 11_891_178_560,
+    "flux.1-dev": 11_901_408_320,
+    "mamba2-130m": 128_989_632,
+    "mamba2-2.7b": 2_702_599_680,
+    "convnext-tiny": 28_589_128,
+    "convnext-base": 88_591_464,
+    "swin-tiny": 28_288_354,
+    "swin-base": 87_768_224,
+    "efficientnetv2-s": 21_458_488,
+    "vit-s16": 22_050_664,
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,
     "resnet50": 25_557_032,
@@ -148,6 +160,17 @@ SMALL: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("dit-tiny", {"fsdp": 4, "tensor": 2}, {}),
     ("unet-tiny", {"data": 2, "fsdp": 4}, {"widths": (16,), "attended": "1"}),
     ("unet-tiny-forward", {"data": 8}, {}),
+    ("unet-tiny", {"data": 8}, {"added": 8, "depths": (2, 1)}),
+    ("mmdit-tiny", {"data": 2, "fsdp": 2, "tensor": 2}, {"accumulate": 2, "batch": 8}),
+    ("mmdit-tiny-forward", {"fsdp": 4, "tensor": 2}, {"guided": True}),
+    ("wan-tiny", {"fsdp": 2, "context": 2, "tensor": 2}, {"batch": 4}),
+    ("wan-tiny", {"fsdp": 2, "context": 4}, {"batch": 4, "attention": "flash-all-gather"}),
+    ("hybrid-tiny", {"fsdp": 4, "tensor": 2}, {"seq": 16, "sequence_parallel": True}),
+    ("hybrid-tiny", {"data": 4, "tensor": 2}, {"seq": 16, "zero": 1, "param_dtype": "bfloat16", "products": "fp8"}),
+    ("swin-two-stages", {"data": 8}, {"batch": 8}),
+    ("convnext-two-stages", {"data": 2, "fsdp": 4}, {"batch": 8}),
+    ("efficientnet-tiny", {"data": 8}, {"batch": 16, "second": True}),
+    ("bert-tiny", {"data": 8}, {"seq": 16, "products": "fp8", "batch": 8}),
     ("resnet-tiny", {"data": 8}, {"batch": 32, "blocks": (1,), "accumulate": 2}),
     ("resnet-tiny-forward", {"data": 8}, {"batch": 16}),
     ("efficientnet-tiny", {"data": 8}, {"batch": 16, "accumulate": 2}),
@@ -179,6 +202,11 @@ LEARNING: list[tuple[str, dict[str, Any]]] = [
     ("gnmt-tiny", {"seq": 8, "batch": 4}),
     ("rnnt-tiny", {"seq": 8, "target": 3, "batch": 4}),
     ("unet3d-tiny", {"batch": 2}),
+    ("mmdit-tiny", {"batch": 4}),
+    ("wan-tiny", {"batch": 2}),
+    ("hybrid-tiny", {"seq": 16, "batch": 4}),
+    ("swin-two-stages", {"batch": 4}),
+    ("convnext-two-stages", {"batch": 4}),
     ("dlrm-tiny", {"batch": 16}),
     ("mlp-tiny", {"batch": 16}),
 ]

@@ -57,6 +57,11 @@ def test_files_and_objects_are_themselves(tmp_path: Path, monkeypatch: pytest.Mo
         ("resnet-50", "resnet50"),
         ("gpt2", "gpt2-small"),
         ("gpt3-13b", "gpt3-13b"),
+        ("DiT-XL/2", "dit-xl2"),
+        ("ViT-B/16", "vit-b16"),
+        ("black-forest-labs/FLUX.1-schnell", "flux.1-schnell"),
+        ("llama31_405b", "llama3-405b"),
+        ("qwen25-1.5b", "qwen2.5-1.5b"),
     ],
 )
 def test_models_go_by_other_names(written: str, name: str) -> None:
@@ -65,7 +70,10 @@ def test_models_go_by_other_names(written: str, name: str) -> None:
     assert found.name == name
 
 
-@pytest.mark.parametrize("written", ["folder/llama3-8b", "llama3-9b", "bert", "gpt2-serve", "", "-", "meta-llama/"])
+@pytest.mark.parametrize(
+    "written",
+    ["folder/llama3-8b", "qwen2.5-15b", "megatron-75b", "llama3-9b", "bert", "gpt2-serve", "", "-", "meta-llama/"],
+)
 def test_other_names_are_no_guesses(written: str) -> None:
     assert model_named(written) is None
 

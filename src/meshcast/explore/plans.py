@@ -8,7 +8,7 @@ Degrees are factorisations of the number of devices that divide the model: `tp` 
 - `fsdp` without stages, in all splits with `dp` (hybrid sharding); with stages replicas are `dp`, and share their optimizer
   (`zero=1`);
 - microbatches of powers of two up to `LARGEST_MBS` sequences;
-- `vp` of all divisors of a stage's layers where microbatches come in whole groups, up to `LARGEST_VP`;
+- `vp` of all divisors of a stage's layers where microbatches make equal groups of the stages or more, up to `LARGEST_VP`;
 - recomputation `none`, `selective` and `full`; the schedule that goes with `vp`; bf16; no offload.
 
 Of `sp`, `zero` and recomputation only what the model's training step has (`ModelShape.decided`).
@@ -26,6 +26,7 @@ from typing import Any
 
 from meshcast.base import MeshcastError, UsageError, nearest
 from meshcast.explore.shape import ModelShape
+from meshcast.jobs import interleaves
 from meshcast.zoo import Plan
 
 SHORTEST = 2048  # positions of a sequence on each device that splits it
@@ -137,7 +138,7 @@ class PlanSpace:
             if vp not in self.choices.get("vp", (vp if vp <= LARGEST_VP else None,)):
                 continue
             for schedule in schedules:
-                if (schedule == "interleaved") != (vp > 1) or (vp > 1 and microbatches % pp):
+                if (schedule == "interleaved") != (vp > 1) or (vp > 1 and not interleaves(pp, microbatches)):
                     continue
                 # The usual one is not written.
                 yield {"vp": vp, "schedule": None if schedule in ("1f1b", "interleaved") else schedule}

@@ -80,6 +80,7 @@ from meshcast.jobs.nodes.pipelines import shares_channel as shares_channel
 from meshcast.jobs.nodes.programs import program_trace as program_trace
 from meshcast.jobs.pipeline.definition import Part as Part
 from meshcast.jobs.pipeline.definition import Pipeline as Pipeline
+from meshcast.jobs.pipeline.definition import interleaves as interleaves
 from meshcast.jobs.pipeline.definition import pipeline_of as pipeline_of
 from meshcast.jobs.pipeline.job import PipelineJob as PipelineJob
 from meshcast.jobs.pipeline.parts import PartEstimate as PartEstimate

@@ -70,14 +70,16 @@ def encode(params: Any, data: Any, *, config: BertConfig, layout: MeshLayout, re
     return through_layers(step, x, params["layers"], tree, remat=remat, layout=layout)
 
 
-def _layout(config: BertConfig, mesh: Mapping[str, int] | None, seq: int, attention: AttentionWord) -> MeshLayout:
+def _layout(
+    config: BertConfig, mesh: Mapping[str, int] | None, seq: int, attention: AttentionWord, products: str = "plain"
+) -> MeshLayout:
     if seq > config.positions:
         raise UsageError(
             f"seq={seq} is longer than the model's {config.positions} positions",
             where="--set",
             fix=f"set positions={seq} too",
         )
-    layout = MeshLayout.of(mesh, axes=AXES, attention=attention)
+    layout = MeshLayout.of(mesh, axes=AXES, attention=attention, products=products)
     layout.require(config.heads, "tensor", "attention heads")
     return layout
 
@@ -93,6 +95,7 @@ def train_step(
     zero: int = 0,
     remat: Remat = "autodiff",
     attention: AttentionWord = "auto",
+    products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> ModelProgram:
@@ -102,7 +105,7 @@ def train_step(
     """
     length = config.positions if seq is None else seq
     masked = max(1, round(0.15 * length)) if predictions is None else predictions
-    layout = _layout(config, mesh, length, attention)
+    layout = _layout(config, mesh, length, attention, products)
 
     def loss(params: Any, batch: Any) -> jax.Array:
         params = cast(params, compute_dtype)

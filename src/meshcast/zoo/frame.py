@@ -20,10 +20,10 @@ Fields = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 
 
 def layout_for_heads(
-    mesh: Mapping[str, int] | None, axes: tuple[str, ...], heads: int, attention: str = AUTO
+    mesh: Mapping[str, int] | None, axes: tuple[str, ...], heads: int, attention: str = AUTO, products: str = "plain"
 ) -> MeshLayout:
     """The layout of a model whose attention heads "tensor" splits, refused where it does not divide them."""
-    layout = MeshLayout.of(mesh, axes=axes, attention=attention)
+    layout = MeshLayout.of(mesh, axes=axes, attention=attention, products=products)
     layout.require(heads, "tensor", "attention heads")
     return layout
 

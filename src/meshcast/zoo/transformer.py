@@ -121,11 +121,12 @@ def train_step(
     zero: int = 0,
     remat: Remat = "autodiff",
     attention: AttentionWord = "auto",
+    products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> ModelProgram:
     """One AdamW step on sentences of `seq` tokens and their translations of `target`, as many where that is zero."""
-    layout = layout_for_heads(mesh, AXES, config.heads, attention)
+    layout = layout_for_heads(mesh, AXES, config.heads, attention, products)
     score = partial(logits, config=config, layout=layout, remat=remat)
     rows, outputs = ((batch, seq), jnp.int32), ((batch, target or seq), jnp.int32)
     fields: Fields = {"inputs": rows, "tokens": outputs, "targets": outputs}

@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 
 from meshcast.zoo.attending import AttentionWord, attend
 from meshcast.zoo.diffusion import embed_time, noised, squared_error, time_weights
+from meshcast.zoo.frame import Fields
 from meshcast.zoo.layers import BATCH, cast, layer_norm
 from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, microbatched
 from meshcast.zoo.shapes.unet import UnetConfig
@@ -54,29 +55,29 @@ def _attention_weights(width: int, source: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _transformer_weights(config: UnetConfig, width: int) -> dict[str, Any]:
-    return {
-        "norm": _norm(width), "inputs": _convolution(1, width, width),
+def _transformer_weights(config: UnetConfig, width: int, depth: int) -> dict[str, Any]:
+    layer = {
         "own": _attention_weights(width, width), "text": _attention_weights(width, config.context),
         "ffn_norm": _norm(width), "up": _linear(width, 8 * width), "down": _linear(4 * width, width),
-        "outputs": _convolution(1, width, width),
     }  # fmt: skip
+    around = {"norm": _norm(width), "inputs": _convolution(1, width, width), "outputs": _convolution(1, width, width)}
+    return around | {"layers": [layer] * depth}
 
 
 def weights(config: UnetConfig) -> dict[str, Any]:
     """Every parameter's shape and storage."""
     first, last = config.widths[0], config.widths[-1]
-    heights = list(zip(config.widths, config.attended, strict=True))
+    heights = [(width, config.depth(height)) for height, width in enumerate(config.widths)]
 
-    def block(inputs: int, outputs: int, attends: str) -> dict[str, Any]:
+    def block(inputs: int, outputs: int, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {"residual": _residual_weights(config, inputs, outputs)}
-        return found | ({"transformer": _transformer_weights(config, outputs)} if attends == "1" else {})
+        return found | ({"transformer": _transformer_weights(config, outputs, depth)} if depth else {})
 
     down, left, inputs = [], [first], first
-    for height, (width, attends) in enumerate(heights):
+    for height, (width, depth) in enumerate(heights):
         stage: dict[str, Any] = {"blocks": []}
         for _ in range(config.blocks):
-            stage["blocks"].append(block(inputs, width, attends))
+            stage["blocks"].append(block(inputs, width, depth))
             inputs = width
             left.append(width)
         if height < len(heights) - 1:
@@ -84,20 +85,24 @@ def weights(config: UnetConfig) -> dict[str, Any]:
             left.append(width)
         down.append(stage)
     up = []
-    for height, (width, attends) in reversed(list(enumerate(heights))):
+    for height, (width, depth) in reversed(list(enumerate(heights))):
         stage = {"blocks": []}
         for _ in range(config.blocks + 1):
-            stage["blocks"].append(block(inputs + left.pop(), width, attends))
+            stage["blocks"].append(block(inputs + left.pop(), width, depth))
             inputs = width
         if height:
             stage["double"] = _convolution(3, width, width)
         up.append(stage)
-    return {
+    added = {"added": time_weights(config.added, config.time)} if config.added else {}
+    return added | {
         "time": time_weights(first, config.time),
         "stem": _convolution(3, config.channels, first),
         "down": down,
         "middle": [
-            {"residual": _residual_weights(config, last, last), "transformer": _transformer_weights(config, last)},
+            {
+                "residual": _residual_weights(config, last, last),
+                "transformer": _transformer_weights(config, last, config.middle),
+            },
             {"residual": _residual_weights(config, last, last)},
         ],
         "up": up,
@@ -150,9 +155,11 @@ def transformer(x: jax.Array, text: jax.Array, w: dict[str, Any], config: UnetCo
 
     h = convolve(group_norm(x, w["norm"], config.groups, 1e-6), w["inputs"])
     h = h.reshape(x.shape[0], -1, x.shape[-1])
-    h = attended(attended(h, None, w["own"]), text, w["text"])
-    value, gate = jnp.split(linear(layer_norm(h, w["ffn_norm"]["scale"], w["ffn_norm"]["bias"]), w["up"]), 2, axis=-1)
-    h = h + linear(value * jax.nn.gelu(gate, approximate=False), w["down"])
+    for each in w["layers"]:
+        h = attended(attended(h, None, each["own"]), text, each["text"])
+        wide = linear(layer_norm(h, each["ffn_norm"]["scale"], each["ffn_norm"]["bias"]), each["up"])
+        value, gate = jnp.split(wide, 2, axis=-1)
+        h = h + linear(value * jax.nn.gelu(gate, approximate=False), each["down"])
     return x + convolve(h.reshape(x.shape), w["outputs"])
 
 
@@ -160,6 +167,9 @@ def denoise(params: Any, data: Any, *, config: UnetConfig, layout: MeshLayout) -
     """Predicted noise (B, H, W, channels) of noisy latents, given a text (B, words, context)."""
     params = layout.gather(params, weights(config))
     time, text = embed_time(data["times"], params["time"]), data["text"]
+    if config.added:
+        w = params["added"]
+        time = time + jax.nn.silu(data["added"] @ w["time1"] + w["time1_bias"]) @ w["time2"] + w["time2_bias"]
 
     def block(x: jax.Array, w: dict[str, Any]) -> jax.Array:
         x = residual(x, time, w["residual"], config)
@@ -201,14 +211,16 @@ def train_step(
 
     def loss(params: Any, batch: Any) -> jax.Array:
         noisy = noised(batch["images"], batch["noise"], batch["times"]).astype(compute_dtype)
-        data = {**batch, "images": noisy, "text": batch["text"].astype(compute_dtype)}
+        told = {name: batch[name].astype(compute_dtype) for name in ("text", "added") if name in batch}
+        data = {**batch, "images": noisy, **told}
         predicted = denoise(cast(params, compute_dtype), data, config=config, layout=layout)
         return squared_error(predicted, batch["noise"])
 
     images = ((batch, config.image, config.image, config.channels), jnp.float32)
+    added: Fields = {"added": ((batch, config.added), jnp.float32)} if config.added else {}
     data = microbatched(
         layout, accumulate, images=images, noise=images, times=((batch,), jnp.float32),
-        text=((batch, config.words, config.context), jnp.float32),
+        text=((batch, config.words, config.context), jnp.float32), **added,
     )  # fmt: skip
     params = layout.params(weights(config), param_dtype)
     return adamw_program(layout, loss, params, data, accumulate=accumulate, zero=zero)
@@ -234,5 +246,6 @@ def forward(
         "times": layout.struct((batch,), jnp.float32, BATCH),
         "text": layout.struct((batch, config.words, config.context), param_dtype, BATCH),
     }
+    data |= {"added": layout.struct((batch, config.added), param_dtype, BATCH)} if config.added else {}
     params = layout.params(weights(config), param_dtype)
     return forward, (params, data), jit_options(layout, donate=(), results=images)

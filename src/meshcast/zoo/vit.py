@@ -66,11 +66,12 @@ def train_step(
     zero: int = 0,
     remat: Remat = "autodiff",
     attention: AttentionWord = "auto",
+    products: str = "plain",
     param_dtype: DTypeLike = "float32",
     compute_dtype: DTypeLike = "bfloat16",
 ) -> ModelProgram:
     """One AdamW step: `(params, opt_state, batch) -> (params, opt_state, loss)`."""
-    layout = layout_for_heads(mesh, AXES, config.heads, attention)
+    layout = layout_for_heads(mesh, AXES, config.heads, attention, products)
 
     def score(params: Any, batch: Any) -> jax.Array:
         return logits(params, batch["images"].astype(compute_dtype), config=config, layout=layout, remat=remat)

@@ -287,6 +287,9 @@ def test_weights_are_shared_out_over_any_number_of_shards() -> None:
         ({"framework": "fms-fsdp"}, "pytorch-fsdp", "stack pytorch-fsdp, for fms-fsdp"),
         ({"framework": "deepspeed", "degrees": {"tp": 4, "pp": 2}, "framework_version": "megatron-deepspeed 2021"},
          "megatron-deepspeed", None),
+        ({"framework": "deepspeed", "degrees": {"tp": 4}}, "megatron-deepspeed", None),
+        ({"framework": "mlperf", "device": "mi300x", "degrees": {"dp": 8}}, "nemo", "stack nemo, for mlperf"),
+        ({"framework": "axlearn", "device": "tpu-v5p"}, "maxtext", None),
         ({"framework": "abacus", "device": "tpu-v5e"}, "maxtext", "the usual one on TPUs"),
         ({"framework": ""}, "pytorch-fsdp", "the usual one for fsdp on NVIDIA"),
         ({"framework": "", "degrees": {"tp": 8}}, "megatron", "the usual one for tp, pp, cp on NVIDIA"),
@@ -536,6 +539,89 @@ def test_rows_of_tables_and_images() -> None:
     assert tables.settings["tables"] * tables.settings["rows"] * 128 * 4 == pytest.approx(82e9, rel=1e-3)
 
 
+def test_encoders_and_models_of_diffusion_multiply_in_fewer_bits() -> None:
+    """Their products are those of decoders; they have a mesh in place of a plan."""
+    asked = {"degrees": {"dp": 8}, "mbs": 8.0, "zero": 0}
+    for model, precision, products in (("bert-large", "fp8-delayed", "fp8"), ("flux.1-schnell", "mxfp8", "mxfp8")):
+        found = target(model=model, counts={"gbs": 64, "seq": 512}, precision=precision, **asked)
+        assert (found.missing, found.contradictions) == ((), ())
+        settings = stated_options(found, Options()).program.settings
+        assert (settings["products"], settings["compute_dtype"]) == (products, "bfloat16")
+
+
+def test_xla_combines_the_gradients_of_models_without_a_plan() -> None:
+    """30 MiB of all-reduces become one; decoders, whose layers' gradients are stacked, and one device have nothing to combine."""
+    asked = {"device": "tpu-v4", "counts": {"gbs": 64}, "degrees": {"dp": 8}, "mbs": 8.0, "framework": "jax", "zero": 0}
+    assert target(model="resnet50", **asked).overlap == "buckets=31457280B"
+    alone = {"devices": 1, "degrees": {"dp": 1}, "mbs": 64.0}
+    assert target(model="resnet50", **asked | alone).overlap == ""
+    assert "buckets" not in target(device="tpu-v4", framework="jax").overlap
+
+
+def test_families_that_a_part_of_a_name_tells_have_the_run_s_sizes() -> None:
+    """Where it gives them; without any, no size is guessed."""
+    sizes = {"layers": 48, "hidden": 1664, "heads": 16, "ffn": 8192, "gbs": 64}
+    asked = {"degrees": {"dp": 8}, "mbs": 8.0, "precision": "bf16"}
+    found = target(model="vit-bigG-14", counts=sizes, **asked)
+    assert found.model is not None
+    assert (found.missing, found.model.name) == ((), "vit-b16")
+    assert (found.settings["layers"], found.settings["dim"], found.settings["ffn"]) == (48, 1664, 8192)
+    state = target(
+        model="mamba2-7b", counts={"layers": 56, "hidden": 4096, "vocab": 50288, "seq": 2048, "gbs": 64}, **asked
+    )
+    assert (state.missing, state.settings["mixers"], state.settings["dim"]) == ((), 56, 4096)
+    assert target(model="vit-unknown", counts={"gbs": 64}, **asked).missing != ()
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [("stable_diffusion", "unet-sd2"), ("flux1", "flux.1-schnell"), ("llama31_405b", "llama3-405b"),
+     ("llama2_70b_lora", "llama2-70b"), ("resnet", "resnet50"),
+     ("maskrcnn", "mask-rcnn"), ("dlrm_dcnv2", "dlrm-dcnv2"), ("3d-unet", "unet3d")],
+)  # fmt: skip
+def test_tasks_of_mlperf_are_models(task: str, model: str) -> None:
+    found = target(model=task, counts={"gbs": 64, "seq": 512}, degrees={"dp": 8}, mbs=8.0, framework="mlperf")
+    assert found.model is not None
+    assert (found.missing, found.model.name) == ((), model)
+
+
+def test_pictures_have_the_side_that_is_told() -> None:
+    """In latents an eighth of it; a video's patches are the positions of a sequence."""
+    sides = {"resnet50": 192, "flux.1-schnell": 24, "unet-sdxl": 24}
+    for model, side in sides.items():
+        found = target(model=model, counts={"gbs": 64}, degrees={"dp": 8}, mbs=8.0, extra="images 192x192")
+        assert (found.missing, found.settings["image"]) == ((), side)
+    video = target(model="wan2.1-14b", counts={"gbs": 8, "seq": 75600}, degrees={"fsdp": 2, "cp": 4}, mbs=1.0)
+    assert (video.missing, video.settings["tokens"]) == ((), 75600)
+    assert stated_options(video, Options()).program.mesh == {"fsdp": 2, "context": 4}
+
+
+def test_a_state_that_takes_most_of_a_device_is_shared_out_where_that_is_told() -> None:
+    """12 billion weights of 16 bytes do not fit 80 GB; those of BERT do, many times over."""
+    asked = {"degrees": {"dp": 8}, "mbs": 1.0, "zero": 1}
+    large = target(model="flux.1-dev", counts={"gbs": 8}, **asked)
+    small = target(model="bert-large", counts={"gbs": 8, "seq": 512}, **asked)
+    settings = stated_options(large, Options()).program.settings
+    assert (settings["zero"], settings["param_dtype"]) == ("1", "bfloat16")
+    assert "zero" not in stated_options(small, Options()).program.settings
+
+
+def test_an_encoder_that_tells_no_length_has_its_own() -> None:
+    found = target(model="rnnt", counts={"gbs": 64}, degrees={"dp": 8}, mbs=8.0)
+    assert (found.missing, found.seq) == ((), None)
+    assert "seq=512, as rnnt has it" in found.assumptions
+
+
+def test_what_has_more_parts_than_layers_or_positions_is_taken_as_the_nearest() -> None:
+    """54 layers leave 12 x 5 = 60 parts empty, 12 x 4 = 48 not; 12 ranks do not share 2,048 positions, and have all of them."""
+    counts = {**SMALL, "layers": 54, "gbs": 96}
+    staged = target(model="other", counts=counts, degrees={"pp": 12, "vp": 5}, devices=24, mbs=1.0, zero=1)
+    assert (staged.missing, staged.plan["vp"]) == ((), 4)
+    odd = {**SMALL, "heads": 12, "kv_heads": 12, "hidden": 1536, "ffn": 3072, "vocab": 1536, "gbs": 96}
+    split = target(model="other", counts=odd, degrees={"tp": 12, "sp": 1}, devices=24, mbs=1.0, zero=1)
+    assert (split.missing, split.plan["sp"]) == ((), 0)
+
+
 @pytest.mark.parametrize(
     ("line", "lacking"),
     [
@@ -595,7 +681,7 @@ def test_the_words_for_a_precision_are_the_plan_s_or_their_own(told: str, planne
 
 
 @pytest.mark.parametrize(
-    ("model", "precision"), [("bert-large", "fp8-delayed"), ("resnet50", "int8"), ("vit-b16", "mxfp8")]
+    ("model", "precision"), [("unet-sd2", "fp8-delayed"), ("resnet50", "int8"), ("convnext-tiny", "mxfp8")]
 )
 def test_models_without_products_in_fewer_bits_are_taken_in_bf16(model: str, precision: str) -> None:
     found = target(model=model, counts={"gbs": 64, "seq": 512}, degrees={"dp": 8}, precision=precision, mbs=8.0)

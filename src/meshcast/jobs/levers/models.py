@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshcast.jobs.levers.candidate import Candidate, Question
+from meshcast.jobs.planned.settings import MARKS
 from meshcast.zoo import MARKED
 
 _LESS = ("none", "autodiff", "attention", "selective")  # than everything, in the order in which they are tried
@@ -81,7 +82,7 @@ def recomputing_less(question: Question, now: str) -> list[str]:
     assert asked is not None
     if now in _NOTHING or not recomputing(question):
         return []
-    marks = "products" in asked.builder.overrides(asked.mode)
+    marks = MARKS in asked.builder.overrides(asked.mode)
     return [word for word in _LESS if word != now and (word != "autodiff" if marks else word not in MARKED)]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from meshcast.base import Mesh, UsageError, expect, read_mesh
+from meshcast.simulate import interleaved_group
 
 ReductionKind = Literal["all_reduce", "reduce_scatter"]
 
@@ -232,3 +233,8 @@ def checked(pipeline: Pipeline) -> Pipeline:
             )
     _ = pipeline.stages
     return pipeline
+
+
+def interleaves(stages: int, microbatches: int) -> bool:
+    """Whether microbatches make equal groups of the stages or more, as interleaved stages send them on."""
+    return microbatches >= stages and interleaved_group(stages, microbatches) is not None

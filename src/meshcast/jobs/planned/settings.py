@@ -24,6 +24,10 @@ DECIDED = (
 )
 
 
+MARKS = "gradient_dtype"
+"""The setting of training steps whose layers mark all that kernels keep (`zoo.saving.kept`): those of language models."""
+
+
 def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a model's training step under a plan.
 
@@ -44,7 +48,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     wanted: dict[str, Any] = {
         "batch": plan.mbs * plan.batch_shards * microbatches,
         "accumulate": microbatches,
-        "remat": _remat(plan, builder, marks="products" in known),
+        "remat": _remat(plan, builder, marks=MARKS in known),
         "zero": plan.zero % 3,
         "sequence_parallel": plan.sp,
         "attention": plan.attending,
@@ -55,7 +59,7 @@ def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> 
     neutral = {
         "accumulate": 1,
         "zero": 0,
-        "remat": "none" if "products" in known else "autodiff",
+        "remat": "none" if MARKS in known else "autodiff",
         "sequence_parallel": False,
         "attention": "plain",
         "products": "plain",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from meshcast.jobs.stated.parallelism import WHOLE_TYPES
+from meshcast.jobs.stated.parallelism import FOUR_BYTES, WHOLE_TYPES
 from meshcast.jobs.stated.target import RunTarget
 from meshcast.options import Options
 
@@ -33,7 +33,7 @@ def stated_options(target: RunTarget, options: Options) -> Options:
     if target.model.planned:
         changes["plan"] = target.plan_text
     else:
-        settings |= _computed_in(target) | _microbatches(target) | _recomputed(target)
+        settings |= _computed_in(target) | _shared_out(target) | _microbatches(target) | _recomputed(target)
         changes["mesh"] = _mesh(target)
     if "plan" in own or "mesh" in own:
         changes = {name: value for name, value in changes.items() if name not in ("plan", "mesh")}
@@ -48,7 +48,8 @@ def _mesh(target: RunTarget) -> dict[str, int] | None:
     if target.devices == 1:
         return None
     axes = target.model.axes
-    split = {"fsdp": int(target.plan.get("fsdp", 1)), "tensor": int(target.plan.get("tp", 1))}
+    degrees = {"fsdp": "fsdp", "context": "cp", "tensor": "tp"}
+    split = {axis: int(target.plan.get(degree, 1)) for axis, degree in degrees.items()}
     split = {axis: size for axis, size in split.items() if axis in axes and size > 1}
     data = target.devices // math.prod(split.values())
     return {"data": data, **split} if data > 1 or not split else split
@@ -62,7 +63,8 @@ def _recomputed(target: RunTarget) -> dict[str, str]:
 def _microbatches(target: RunTarget) -> dict[str, int]:
     """Microbatches of a step, of models that add up gradients over several; nothing where a rank has but one."""
     assert target.model is not None
-    together = target.devices // int(target.plan.get("tp", 1)) * int(target.plan.get("mbs", 0))
+    sharing = int(target.plan.get("tp", 1)) * int(target.plan.get("cp", 1))
+    together = target.devices // sharing * int(target.plan.get("mbs", 0))
     batch = target.filled_batch
     if not together or batch <= together or "accumulate" not in target.model.builder.overrides():
         return {}
@@ -73,9 +75,19 @@ def _computed_in(target: RunTarget) -> dict[str, str]:
     """The precision of a model without mixed precision, which computes in the type of its parameters."""
     assert target.model is not None
     accepted = target.model.builder.overrides()
-    return {
-        "compute_dtype" if "compute_dtype" in accepted else "param_dtype": WHOLE_TYPES[str(target.plan["precision"])]
-    }
+    precision = str(target.plan["precision"])
+    narrow = {} if precision in WHOLE_TYPES else {"products": precision}
+    whole = WHOLE_TYPES.get(precision, "bfloat16")
+    return narrow | {"compute_dtype" if "compute_dtype" in accepted else "param_dtype": whole}
+
+
+def _shared_out(target: RunTarget) -> dict[str, str]:
+    """Split positions and a distributed optimizer of a model without a plan, whose weights are in half precision then."""
+    found = {"sequence_parallel": "true"} if target.plan.get("sp") else {}
+    if target.plan.get("zero") != 1:
+        return found
+    half = str(target.plan["precision"]) not in FOUR_BYTES
+    return found | {"zero": "1"} | ({"param_dtype": "bfloat16"} if half else {})
 
 
 def _texts(settings: dict[str, Any]) -> dict[str, str]:

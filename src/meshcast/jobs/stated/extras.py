@@ -65,6 +65,12 @@ class Extras:
         return int(size[1]), int(every[1]) if every else 0
 
     @property
+    def side(self) -> int | None:
+        """Pixels of the side of a square picture, where that is said: `images 256x256`; the longer of two."""
+        found = next((m for word in self.words if (m := re.fullmatch(r"images? (\d+)(?: ?x ?(\d+))?", word))), None)
+        return max(int(found[1]), int(found[2] or 0)) if found else None
+
+    @property
     def experts_every(self) -> int | None:
         """In every so many layers one has experts, where that is said: `moe on every 2nd layer`."""
         found = next((m for word in self.words if (m := re.fullmatch(r"moe on every (\d+)\w\w layer", word))), None)

@@ -15,7 +15,7 @@ from meshcast.options import stack_names
 STACKS = {
     "megatron-bridge": "nemo", "nemo": "nemo", "megatron-core": "megatron", "maxtext": "maxtext", "llm-foundry": "composer",
     "composer": "composer", "levanter": "xla", "jax": "xla", "t5x": "xla", "paxml": "xla", "praxis": "xla",
-    "axlearn": "xla", "easylm": "xla", "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp",
+    "axlearn": "maxtext", "easylm": "xla", "mxnet": "mxnet", "nemo-automodel": "pytorch-fsdp",
     "megatron-deepspeed": "megatron-deepspeed",
 }  # fmt: skip
 # Those that are taken as another, which is listed as assumed: what they are built on, or do alike.

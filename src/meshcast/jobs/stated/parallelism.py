@@ -25,7 +25,9 @@ PlanWords = dict[str, int | str]
 _MAXTEXT = ("maxtext",)
 WHOLE_TYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
 """Precisions that are a type of arrays, and that type."""
-_FOUR_BYTES = ("fp32", "tf32")  # precisions with activations of as many
+FOUR_BYTES = ("fp32", "tf32")
+"""Precisions with activations of as many."""
+_STATE_OF_A_WEIGHT = 16  # bytes: in fp32 itself, its gradient and two moments
 _ENDS = 2  # the first and the last part have the embedding and the loss, and need no layer
 _MOST_SHARING = 64  # ranks that share sequences
 _ROUNDED = 0.001  # how far from its fraction a microbatch may be written: 0.333
@@ -82,19 +84,26 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
     plan = _data_parallel(run, model, ranks, found)
     precision = _precision(run, system.cluster.device, found)
     if not model.planned:
+        accepted = model.builder.overrides()
         words, batch = _microbatch(run, plan, ranks, shards, found)
         plan |= {"tp": shards["tp"]} if "tensor" in model.axes else {}
         plan |= {"remat": "full"} if run.recompute == "full" and "remat" in model.builder.overrides() else {}
+        plan |= {"cp": shards["cp"]} if "context" in model.axes else {}
+        plan |= {"sp": run.degrees.get("sp", 1)} if shards["tp"] > 1 and "sequence_parallel" in accepted else {}
+        # Of models whose state fits many times over it makes next to no difference, and frameworks reduce it in buckets.
+        state = _STATE_OF_A_WEIGHT * model.builder.parameters() / shards["tp"]
+        if run.zero == 1 and "zero" in accepted and state > system.cluster.device.memory_bytes / 2:
+            plan |= {"zero": 1}
         return plan | words | {"precision": _of_whole_types(precision, model, found)}, batch
     plan |= _sharing(run, plan)
-    plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(run, stack))}
+    plan |= shards | {"sp": int(shards["tp"] > 1 and _splits_positions(run, stack) and _divides(run, shards, found))}
     plan |= _schedule(run, model, shards["pp"], found)
     words, batch = _microbatch(run, plan, ranks, shards, found)
     plan |= words
     plan |= activations_of(run, stack, found, in_part="recomputed" in model.settings)
     narrow = stack.name in _MAXTEXT and system.cluster.device.kind == "tpu"
     windowed = bool(getattr(model.config, "window", 0))
-    if precision in _FOUR_BYTES and stack.attention != "plain":
+    if precision in FOUR_BYTES and stack.attention != "plain":
         found.assumes(f"plain attention: no fused one is known in {precision}")
         stack = replace(stack, attention="plain")
     plan["attention"] = _attention(stack, int(plan["cp"]), narrow=narrow, windowed=windowed)
@@ -107,7 +116,7 @@ def plan_of(run: StatedRun, model: RunModel, stack: Stack, system: RunSystem, fo
 
 def _of_whole_types(precision: str, model: RunModel, found: Findings) -> str:
     """The precision of a model that computes in the type of its arrays, and has no products in fewer bits."""
-    if precision in WHOLE_TYPES:
+    if precision in WHOLE_TYPES or "products" in model.builder.overrides():
         return precision
     found.contradicts(
         f"precision bf16: {model.name} has no products in {precision}",
@@ -184,6 +193,19 @@ def _splits_positions(run: StatedRun, stack: Stack) -> bool:
     return run.degrees.get("sp", int(stack.sequence_parallel)) > 0
 
 
+def _divides(run: StatedRun, shards: dict[str, int], found: Findings) -> bool:
+    """Whether tensor ranks can share positions evenly; where not they have all of them."""
+    seq, parts = run.counts.get("seq", 0), shards["tp"] * shards["cp"]
+    if seq % parts == 0:
+        return True
+    found.contradicts(
+        f"sp=0: a sequence of {seq} is not divided by {parts} ranks of tp and cp",
+        of="sp",
+        fix="use sp=0, or another tp",
+    )
+    return False
+
+
 def _attention(stack: Stack, context: int, *, narrow: bool, windowed: bool) -> str:
     """The stack's attention, and how keys and values reach the devices that split a sequence.
 
@@ -218,6 +240,15 @@ def _schedule(run: StatedRun, model: RunModel, stages: int, found: Findings) -> 
     virtual = run.degree("vp")
     plan: PlanWords = {"vp": virtual, "schedule": _schedule_word(run, virtual, found)}
     layers, parts = model.config.layers, stages * virtual
+    if virtual > 1 and stages <= layers + _ENDS < parts:
+        fewer = (layers + _ENDS) // stages
+        found.contradicts(
+            f"vp={fewer}: {layers} layers leave parts of pp={stages} x vp={virtual} empty",
+            of="vp",
+            fix=f"use vp={fewer}",
+        )
+        virtual, parts = fewer, stages * fewer
+        plan = {"vp": virtual, "schedule": _schedule_word(run, virtual, found)}
     if layers < parts - _ENDS:
         found.lacks(
             f"a plan that fits: {layers} layers leave parts of pp={stages} x vp={virtual} empty",

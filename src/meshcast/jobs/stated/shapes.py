@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from meshcast.base import MeshcastError
 from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
+from meshcast.jobs.stated.frameworks import SUBMISSIONS
 from meshcast.jobs.stated.latent import LATENT, doubts, is_latent, latent_settings
 from meshcast.jobs.stated.run import StatedRun
 from meshcast.zoo import Builder, models, program_called
@@ -25,6 +27,16 @@ _ENCODER, _SMALL_ENCODER = "bert-large", "bert-base"
 # Families of BERT's layers, as a part of a model's name between dashes; ALBERT's layers share their weights, ColBERT ranks and
 # BERT4Rec reads items, so that these are none.
 _ENCODERS = frozenset({"bert", "roberta", "camembert", "biobert", "scibert", "electra"})
+# Families by a part of a model's name, and the zoo's model whose layers they have; the run's sizes take the place of its own.
+_OF_PARTS = {
+    "vit": "vit-b16", "deit": "vit-b16", "dit": "dit-xl2", "mmdit": "sd3-medium", "flux": "flux.1-dev", "wan": "wan2.1-14b",
+    "mamba2": "mamba2-2.7b", "mamba": "mamba-2.8b",
+}  # fmt: skip
+_TASKS = {
+    "stable-diffusion": "unet-sd2", "sd": "unet-sd2", "flux": "flux.1-schnell", "flux1": "flux.1-schnell",
+    "flux.1": "flux.1-schnell", "resnet": "resnet50", "image-classification": "resnet50", "bert": "bert-large",
+    "dlrm-v2": "dlrm-dcnv2",
+}  # fmt: skip
 _FIELDS = {
     "layers": "layers", "hidden": "dim", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
     "vocab": "vocab",
@@ -40,7 +52,10 @@ _ALIGNED = 8  # columns: `padding_size` of dlrm/nn/interactions.py in NVIDIA/Dee
 _ADAPTER_RANK = 16
 # Of general layers, what a run without a word of it has none of.
 _NO_EXPERTS = {"experts": 0, "expert_ffn": 0, "shared_ffn": 0, "dense_layers": 0}
-_ACTIVATIONS = ("relu", "gelu", "silu")
+_ACTIVATIONS = ("relu", "gelu", "silu", "squared_relu")
+_SQUARED = frozenset({"squared-relu", "squared_relu", "relu2", "squared relu"})
+# Of models over latents, by the factor that an autoencoder makes a picture smaller by (Rombach 2022; FLUX.1's has 8, too).
+_LATENT = {"unet": 8, "dit": 8, "mmdit": 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +101,8 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     """The model that a run describes; what it lacks, and what is taken for granted, goes to `found`."""
     zoo = models()
     # ResNets of 1.5 have the stride in the second convolution of a block, as the zoo's do.
-    called = program_called(run.model.removesuffix("-v1.5").removesuffix("v1.5").removesuffix("-lora"))
+    plain = run.model.removesuffix("-v1.5").removesuffix("v1.5").removesuffix("-lora").removesuffix("_lora")
+    called = program_called(_submitted(plain) if run.framework == SUBMISSIONS else plain)
     known = called is not None and called.name in zoo
     name = called.name if called is not None and known else _general(run)
     if name is None:
@@ -112,6 +128,10 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         doubts(run, found)
     fields = {field.name for field in dataclasses.fields(builder.config)}
     settings = {to: run.counts[of] for of, to in _FIELDS.items() if of in run.counts and to in fields}
+    if not known and name in _OF_PARTS.values():
+        found.assumes(f"{run.model}: layers as in {builder.name}, of the sizes given")
+    if "mixers" in fields and "layers" in run.counts and not known:
+        settings["mixers"] = run.counts["layers"]
     settings |= _filled_vocabulary(run, builder, found) if builder.module in _LANGUAGE else {}
     if builder.module == "bert" and run.framework == "tensorflow":
         settings["one_hot_types"] = True
@@ -119,10 +139,37 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         settings |= {"positions": run.counts["seq"]} if "seq" in run.counts else {}
     elif builder.module == "decoder":
         settings |= _decoder_settings(run, settings, known=known, found=found)
+    else:
+        settings |= _picture(run, builder, fields, found)
     model = RunModel(builder=builder, settings=_changes(builder, settings))
     if model.reads_sequences and "seq" not in run.counts:
-        found.lacks("seq", of="seq")
+        usual = builder.overrides()["seq"]
+        if model.planned or usual is None:
+            found.lacks("seq", of="seq")
+        else:
+            found.assumes(f"seq={usual}, as {builder.name} has it")
     return model
+
+
+def _submitted(name: str) -> str:
+    """What MLPerf's name of a task stands for, where others mean another model by it."""
+    return _TASKS.get(name.lower().replace("_", "-"), name)
+
+
+def _picture(run: StatedRun, builder: Builder, fields: set[str], found: Findings) -> dict[str, int]:
+    """The side of a model's pictures (`images 256x256`), in latents where it works on these; a video's patches are `seq`."""
+    if "tokens" in fields and "seq" in run.counts:
+        return {"tokens": run.counts["seq"]}
+    side = run.extra.side
+    if side is None or "image" not in fields:
+        return {}
+    image = max(1, side // _LATENT.get(builder.module, 1))
+    try:
+        builder.configured(image=image)
+    except MeshcastError as error:
+        found.contradicts(f"pictures as {builder.name} has them: {error.message}", of="extra", fix="use another side")
+        return {}
+    return {"image": image}
 
 
 def _filled_vocabulary(run: StatedRun, builder: Builder, found: Findings) -> dict[str, int]:
@@ -147,6 +194,8 @@ def _general(run: StatedRun) -> str | None:
     parts = re.split(r"[-_ ]", run.model)
     if not _ENCODERS.isdisjoint(parts):
         return _SMALL_ENCODER if "base" in parts else _ENCODER
+    if named := next((name for part, name in _OF_PARTS.items() if part in parts), None):
+        return named if {"layers", "hidden"} <= run.counts.keys() else None
     if is_latent(run) and set(_SIZES) & run.counts.keys():
         return LATENT
     if "experts" in run.counts:
@@ -170,7 +219,8 @@ def _decoder_settings(run: StatedRun, sizes: Mapping[str, Any], *, known: bool, 
     for flag, name in (("tied_embeddings", "tied"), ("gated_ffn", "gated")):
         if flag in run.flags:
             settings[name] = run.flags[flag]
-    if activation := next((word for word in _ACTIVATIONS if word in run.extra.words), None):
+    words = run.extra.words | ({"squared_relu"} if _SQUARED & run.extra.words else set())
+    if activation := next((word for word in _ACTIVATIONS if word in words), None):
         settings["activation"] = activation
     if window := run.extra.window:
         settings |= {"window": window[0], "global_every": window[1]}

@@ -21,9 +21,15 @@ from meshcast.simulate import HostCosts
 _OLD_MEGATRON = 2022  # the last year of kernels written by hand, and of attention by products
 ATTENTION = {"flash": "flash", "splash": "flash", "cudnn": "flash", "plain": "plain"}
 _ANYWHERE = ("xla", "maxtext")  # stacks of compilers for any device
+# Vendors that submit to MLPerf with NVIDIA's software or ports of it: AMD's decoders are Megatron's with Transformer Engine for
+# ROCm (closed/AMD/benchmarks of mlcommons/training_results_v5.0 and v5.1).
+_SUBMITTERS = ("nvidia", "amd")
 _IMAGES_OF_MXNET = ("resnet", "volumes")
 # Parameters of a bucket: `bucket_size` of megatron/core/distributed/distributed_data_parallel_config.py, by data-parallel ranks.
 _BUCKET, _BUCKET_OF_A_RANK = 40_000_000, 1_000_000
+# XLA combines all-reduces up to 30 MiB (`xla_gpu_all_reduce_combine_threshold_bytes` of debug_options_flags.cc); the compiler of
+# TPUs does so too (`xla_jf_crs_combiner_threshold_in_bytes`, which MLPerf's submissions set), its default is not published.
+_COMBINED, _COMPILERS = 30 * 2**20, ("jax",)
 _HALF = 2  # bytes of a gradient in half precision
 _MEGATRONS = ("megatron", "nemo")
 _SPLIT = ("tp", "pp", "cp")
@@ -84,13 +90,14 @@ def _name(run: StatedRun, device: Device, found: Findings, model: RunModel | Non
     framework, year = canonical(run.framework), run.software_year
     if framework in stack_names() and framework != "megatron":
         return framework
-    if framework == "deepspeed" and run.degree("pp") > 1:
+    # DeepSpeed's stages are its own; layers that it splits by tensor are Megatron's.
+    if framework == "deepspeed" and max(run.degree("pp"), run.degree("tp")) > 1:
         return "megatron-deepspeed"
     if framework == "megatron":
         return "megatron-2022" if year is not None and year <= _OLD_MEGATRON else "megatron"
     if framework in STACKS:
         return STACKS[framework]
-    if framework == SUBMISSIONS and device.vendor.lower() == "nvidia":
+    if framework == SUBMISSIONS and device.vendor.lower() in _SUBMITTERS:
         return _submitted(model, found)
     if framework in RELATED and (device.kind == "gpu" or RELATED[framework] in _ANYWHERE):
         found.assumes(f"stack {RELATED[framework]}, for {framework}")
@@ -101,7 +108,7 @@ def _name(run: StatedRun, device: Device, found: Findings, model: RunModel | Non
 
 
 def _submitted(model: RunModel | None, found: Findings) -> str:
-    """The stack of a submission to MLPerf on NVIDIA's GPUs, which goes by its model.
+    """The stack of a submission to MLPerf on GPUs, which goes by its model.
 
     Decoders are NeMo's. Images were MXNet's as long as they were classified (ResNet-50 up to v4.0, U-Net up to v4.1); all other
     references are PyTorch, which NVIDIA submits with Apex's kernels and CUDA graphs.
@@ -130,7 +137,9 @@ def _usual(run: StatedRun, device: Device, found: Findings, model: RunModel | No
     if not known and (near := nearest_name(run.framework)):
         found.assumes(f"framework {near}: {run.framework} is none that is known, and the nearest to it by name")
         return _name(replace(run, framework=near), device, found, model)
-    if device.kind == "tpu":
+    if device.kind == "tpu" and device.vendor.lower() != "google":
+        name, why = "maxtext", f"on {device.vendor}"
+    elif device.kind == "tpu":
         name, why = "maxtext", "on TPUs"
     elif device.vendor.lower() != "nvidia":
         name, why = "xla", f"on {device.vendor}"
@@ -146,6 +155,10 @@ def _usual(run: StatedRun, device: Device, found: Findings, model: RunModel | No
     return name
 
 
+def _is_bucket(rewrite: str) -> bool:
+    return rewrite.startswith("buckets")
+
+
 def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None, *, planned: bool = True) -> str:
     """The stack's rewrites, and those that the run adds or takes away; its own where it names them.
 
@@ -155,9 +168,11 @@ def overlap_of(run: StatedRun, stack: Stack, found: Findings | None = None, *, p
     if run.overlap is not None:
         return run.overlap
     rewrites = [each for each in stack.overlap.split(",") if each]
-    if not planned and stack.framework in _MEGATRONS and not any(each.startswith("buckets") for each in rewrites):
+    if not planned and stack.framework in _MEGATRONS and not any(map(_is_bucket, rewrites)):
         ranks = run.degree("dp") * run.degree("fsdp")
         rewrites += [f"buckets={_HALF * max(_BUCKET, _BUCKET_OF_A_RANK * ranks)}B", "late-reductions"]
+    if not planned and stack.framework in _COMPILERS and run.devices > 1 and not any(map(_is_bucket, rewrites)):
+        rewrites.append(f"buckets={_COMBINED}B")
     # Megatron's `moe_token_dispatcher_type` is `alltoall` and its `moe_flex_dispatcher_backend` none unless a recipe sets them.
     if "one-copy" in rewrites and run.degree("ep") > 1 and run.extra.values.get("dispatcher", "") not in _ONE_COPY:
         if found is not None:

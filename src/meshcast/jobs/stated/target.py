@@ -23,7 +23,8 @@ from meshcast.options import Stack
 UNKNOWN = "not understood"
 _ENCODERS = ("bert",)
 _OPTIMIZERS = frozenset({"adamw", "sgd", "lamb", "adafactor", "adagrad", "muon", "lion"})
-_ADAM = ("bert", "t5", "mamba", "transformer", "vit", "dit", "unet")  # families beside decoders that AdamW trains
+# Families beside decoders that AdamW trains.
+_ADAM = ("bert", "t5", "mamba", "hybrid", "transformer", "vit", "swin", "convnext", "dit", "mmdit", "video", "unet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

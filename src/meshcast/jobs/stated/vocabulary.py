@@ -21,6 +21,7 @@ READ_VALUES = frozenset(
 """Names of values that rules read."""
 READ_WORDS = frozenset(
     {
+        "squared-relu", "squared_relu", "squared relu", "relu2",
         "dropless", "a2a_overlap", "fp8_attention", "fp8_dpa", "float8_attention", "nchw", "relu", "gelu", "silu", "swiglu",
         "attention_sink", "attention_sinks", "cuda_graph", "cuda_graphs", "lora", "unpad", "unpadded", "unpad_fmha", "packed",
         "packed_samples", "sharp", "full-iteration", "te-scoped", "adam", "adamw", "sgd", "lamb", "adafactor", "adagrad",
@@ -42,6 +43,7 @@ _TOLD_WORDS = (
     r"sgd momentum|real input pipeline|synthetic data|dot interaction|\d+ tables(?: x \d+)?|(?:bottom|top) \d+(?:-\d+)+|"
     r"tables split over devices|all-to-all|[\d.,]+ gb\b.*|one device|moe on every \d+\w\w layer|layer_norm|rmsnorm|"
     r"dense_seq_output|exchange_padding|pad_fmha|use_transformer_engine\d?|.*hlo_runner.*|forced-balanced|.*fp8 on linears.*|"
+    r"alibi|q[k-]?k?[-_]norm|qk[-_ ]?norm|qkv[-_ ]bias(?:es)?|soft-?cap.*|latents|parallel attention and mlp|"
     r"distributed_optimizer|overlap_grad_reduce|overlap_param_gather"
 )
 

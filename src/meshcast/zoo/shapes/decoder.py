@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from meshcast.zoo.shapes.checks import require, require_divides, require_one_of
 from meshcast.zoo.words import Remat
 
-ACTIVATIONS = ("silu", "gelu", "exact_gelu", "relu", "clipped_swiglu")
+ACTIVATIONS = ("silu", "gelu", "exact_gelu", "relu", "squared_relu", "clipped_swiglu")
 NORMS = ("rms", "layer", "scaled", "bare")
 """Root mean square; zero mean and unit variance with scale and bias, with a scale, with neither."""
 DISPATCHES = ("einsum", "gather")

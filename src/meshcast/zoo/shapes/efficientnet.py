@@ -1,4 +1,7 @@
-"""EfficientNets (Tan and Le 2019): seven stages of inverted bottlenecks, scaled in width, depth and image together."""
+"""EfficientNets (Tan and Le 2019): seven stages of inverted bottlenecks, scaled in width, depth and image together.
+
+EfficientNetV2 (Tan and Le 2021) has six, the first three of which widen and filter in one convolution and squeeze nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,16 @@ STAGES = (
     (6, 3, 1, 320, 1),
 )
 STEM, HEAD = 32, 1280
+# The same of V2-S (table 4 of the second paper); the first `_FUSED` stages have fused blocks.
+_SECOND = (
+    (1, 3, 1, 24, 2),
+    (4, 3, 2, 48, 4),
+    (4, 3, 2, 64, 4),
+    (4, 3, 2, 128, 6),
+    (6, 3, 1, 160, 9),
+    (6, 3, 2, 256, 15),
+)
+_SECOND_STEM, _FUSED = 24, 3
 _STEP = 8  # channels are multiples of it, and not more than a tenth below what the scale asks for
 
 
@@ -26,7 +39,8 @@ _STEP = 8  # channels are multiples of it, and not more than a tenth below what 
 class EfficientnetConfig:
     """B0's stages with `width` times the channels and `depth` times the blocks.
 
-    A squeezing layer has a quarter of the channels that come into the block; with `wide_squeeze` of those inside of it.
+    A squeezing layer has a quarter of the channels that come into the block; with `wide_squeeze` of those inside of it. The
+    stages are those of V2-S where it is of the `second` version.
     """
 
     width: float = 1.0
@@ -34,11 +48,26 @@ class EfficientnetConfig:
     image: int = 224
     classes: int = 1000
     wide_squeeze: bool = False
+    second: bool = False
 
     def __post_init__(self) -> None:
         require(
             self.width > 0 and self.depth > 0, f"width={self.width} and depth={self.depth} scale nothing", "e.g. 1.4"
         )
+
+    @property
+    def stages(self) -> tuple[tuple[int, int, int, int, int], ...]:
+        """Of each stage: how much wider a block is inside, its filter, stride, channels and blocks, unscaled."""
+        return _SECOND if self.second else STAGES
+
+    @property
+    def stem(self) -> int:
+        """Channels behind the first convolution."""
+        return _SECOND_STEM if self.second else self.channels(STEM)
+
+    def fused(self, stage: int) -> bool:
+        """Whether a stage's blocks widen and filter at once."""
+        return self.second and stage < _FUSED
 
     def channels(self, plain: int) -> int:
         """Channels where B0 has `plain`."""
@@ -65,6 +94,7 @@ SHAPES = {
         )
         for name, (width, depth, image) in _SCALES.items()
     },
+    "efficientnetv2-s": Shape(config=EfficientnetConfig(image=384, second=True), summary="EfficientNetV2-S"),
     **{
         f"efficientnet-widese-{name}": Shape(
             config=EfficientnetConfig(

@@ -15,6 +15,9 @@ class UnetConfig:
     Attributes:
         widths: Channels of every resolution; each halves the one before.
         attended: Which resolutions attend to the text: one digit each, 1 or 0.
+        depths: Layers of attention to the text behind a residual block of each resolution that attends; one where empty. The
+            middle has as many as the last resolution.
+        added: Width of a vector that joins the time step's: the whole text, and a picture's sizes (Podell 2023); 0: none.
         blocks: Residual blocks of a resolution on the way down; one more on the way up.
         heads: Of attention at every resolution, where `head_width` is 0; else heads are as wide as that at each.
         context: Width of a text token, `words` of them.
@@ -24,6 +27,8 @@ class UnetConfig:
 
     widths: tuple[int, ...]
     attended: str = "1110"
+    depths: tuple[int, ...] = ()
+    added: int = 0
     blocks: int = 2
     heads: int = 8
     head_width: int = 0
@@ -39,6 +44,11 @@ class UnetConfig:
             f"attended={self.attended!r} is not one digit, 0 or 1, for each of {len(self.widths)} resolutions",
             'e.g. attended="1110"',
         )
+        require(
+            not self.depths or len(self.depths) == len(self.widths),
+            f"depths={self.depths} is not one number for each of {len(self.widths)} resolutions",
+            "e.g. depths=1,2,10",
+        )
         for width in self.widths:
             require(width % self.groups == 0, f"width {width} is not divisible by groups={self.groups}")
             if self.head_width:
@@ -47,6 +57,15 @@ class UnetConfig:
                 require(width % self.heads == 0, f"width {width} is not divisible by heads={self.heads}")
         halvings = 2 ** (len(self.widths) - 1)
         require(self.image % halvings == 0, f"image={self.image} cannot be halved {len(self.widths) - 1} times")
+
+    def depth(self, height: int) -> int:
+        """Layers of attention behind each residual block of a resolution."""
+        return (self.depths[height] if self.depths else 1) if self.attended[height] == "1" else 0
+
+    @property
+    def middle(self) -> int:
+        """Layers of attention at the lowest resolution's middle."""
+        return self.depths[-1] if self.depths else 1
 
     def heads_of(self, width: int) -> int:
         """Heads of a resolution of so many channels."""
@@ -77,5 +96,17 @@ SHAPES = {
     "unet-sd2": Shape(
         config=UnetConfig(widths=(320, 640, 1280, 1280), head_width=64, context=1024),
         summary="Stable Diffusion 2's U-Net on latents of 64x64 (MLPerf 3.1 to 5.0)",
+    ),
+    "unet-sdxl": Shape(
+        config=UnetConfig(
+            widths=(320, 640, 1280),
+            attended="011",
+            depths=(1, 2, 10),
+            head_width=64,
+            context=2048,
+            added=2816,
+            image=128,
+        ),
+        summary="Stable Diffusion XL's U-Net on latents of 128x128",
     ),
 }

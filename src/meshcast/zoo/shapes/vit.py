@@ -40,7 +40,11 @@ SHAPES = {
         config=VitConfig(layers=2, dim=64, heads=4, patch=8, image=32, classes=16),
         summary="Vision Transformer with two small layers",
     ),
+    # Ti and S are Touvron 2021's (DeiT), g Zhai 2022's.
+    "vit-ti16": Shape(config=VitConfig(layers=12, dim=192, heads=3), summary="ViT-Ti/16"),
+    "vit-s16": Shape(config=VitConfig(layers=12, dim=384, heads=6), summary="ViT-S/16"),
     "vit-b16": Shape(config=VitConfig(layers=12, dim=768, heads=12), summary="ViT-B/16"),
     "vit-l16": Shape(config=VitConfig(layers=24, dim=1024, heads=16), summary="ViT-L/16"),
     "vit-h14": Shape(config=VitConfig(layers=32, dim=1280, heads=16, patch=14), summary="ViT-H/14"),
+    "vit-g14": Shape(config=VitConfig(layers=40, dim=1408, heads=16, patch=14, ffn=6144), summary="ViT-g/14"),
 }

@@ -17,6 +17,7 @@ from meshcast.lower.cut_joins import cut_joins, may_cut_joins
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
+from meshcast.lower.prefix_sums import has_prefix_sums, split_prefix_sums
 from meshcast.lower.simple_branches import has_branches, select_of_branches
 from meshcast.workload import OpKind
 
@@ -239,6 +240,12 @@ XLA_GPU = PassTable(
             "the largest of rows are cut off a sort where XLA has no kernel for them; anywhere before fusion",
             block.sort_tops,
             block.has_sorted_tops,
+        ),
+        _Block(
+            "prefix sums",
+            "sums of all elements before each are windows of windows' sums; anywhere before fusion, which may compute them",
+            split_prefix_sums,
+            has_prefix_sums,
         ),
         _Block(
             "merged products",

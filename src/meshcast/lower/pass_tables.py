@@ -15,10 +15,12 @@ from meshcast.lower import program_passes as whole
 from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
 from meshcast.lower.cut_joins import cut_joins, may_cut_joins
 from meshcast.lower.draft import BlockDraft, ProgramDraft
+from meshcast.lower.folded_constants import drop_whole_updates, fold_constants, has_updates, may_fold
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
 from meshcast.lower.prefix_sums import has_prefix_sums, split_prefix_sums
 from meshcast.lower.simple_branches import has_branches, select_of_branches
+from meshcast.lower.spread_sums import may_sum_spread, sum_spread
 from meshcast.workload import OpKind
 
 _Block = LoweringPass[BlockDraft]
@@ -182,7 +184,25 @@ XLA_GPU = PassTable(
             cut_joins,
             may_cut_joins,
         ),
+        _Block(
+            "sums of spread",
+            "reductions over dimensions that a value is repeated along are one of its elements; before views, which hide them",
+            sum_spread,
+            may_sum_spread,
+        ),
+        _Block(
+            "whole updates",
+            "updates as large as their target are names of what is written; before views, as these are resolved with them",
+            drop_whole_updates,
+            has_updates,
+        ),
         _GPU_ALIASES,
+        _Block(
+            "folded constants",
+            "what is computed of constants alone is a constant in memory; on what views show",
+            fold_constants,
+            may_fold,
+        ),
         _MASKED,
         _Block(
             "vector products",

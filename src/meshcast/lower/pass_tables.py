@@ -19,6 +19,12 @@ from meshcast.lower.folded_constants import drop_whole_updates, fold_constants, 
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
 from meshcast.lower.prefix_sums import has_prefix_sums, split_prefix_sums
+from meshcast.lower.questions import (
+    has_questions,
+    may_have_questions,
+    put_questions_back,
+    set_questions_apart,
+)
 from meshcast.lower.simple_branches import has_branches, select_of_branches
 from meshcast.lower.spread_sums import may_sum_spread, sum_spread
 from meshcast.workload import OpKind
@@ -176,6 +182,12 @@ XLA_GPU = PassTable(
             has_branches,
         ),
         *_INNER[1:],
+        _Block(
+            "questions",
+            "conditions of loops that end on data are blocks of their own; behind constants, which a loop begins with",
+            set_questions_apart,
+            has_questions,
+        ),
         *_CLEANED,
         _SHARED,
         _Block(
@@ -328,6 +340,12 @@ XLA_GPU = PassTable(
         _LISTED,
     ),
     program=(
+        _Program(
+            "answers",
+            "kernels of conditions stand where they run; once all kernels are decided, before copies",
+            put_questions_back,
+            may_have_questions,
+        ),
         _Program(
             "updated slices",
             "parts of stacks that a turn updates, multiplies with and hands on are written twice; on kernels, before copies",

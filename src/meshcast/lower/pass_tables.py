@@ -14,6 +14,7 @@ from meshcast.lower import product_passes as product
 from meshcast.lower import program_passes as whole
 from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
 from meshcast.lower.cut_joins import cut_joins, may_cut_joins
+from meshcast.lower.dead_state import drop_dead_state, has_loops
 from meshcast.lower.draft import BlockDraft, ProgramDraft
 from meshcast.lower.folded_constants import drop_whole_updates, fold_constants, has_updates, may_fold
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
@@ -180,6 +181,12 @@ XLA_GPU = PassTable(
             "both sides of branches that cost little are computed, and selected from; before what they read is copied into them",
             select_of_branches,
             has_branches,
+        ),
+        _Block(
+            "dead state",
+            "what loops carry for nobody goes; before counters are merged, and before dead code, of which more is then",
+            drop_dead_state,
+            has_loops,
         ),
         *_INNER[1:],
         _Block(

@@ -39,6 +39,7 @@ from meshcast.workload import Op, OpKind, Reduction, Tensor
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
 MAX_REPEATED = 16
 
+_CALLED = "lu_pivots_to_permutation"  # a call, though it is no library's
 # XLA makes a window and a scatter of it, both of which read the operand.
 _EXPANDED = "select_and_scatter"
 _NOBODY: frozenset[int] = frozenset()
@@ -118,6 +119,8 @@ class _Sweep:
                 sources[op.results[0]] = total if total < cost.written_bytes else cost.written_bytes
             if op.name in KERNELS_OF_THEIR_OWN:
                 pinned.update(op.results)
+            if op.name.endswith(_CALLED):
+                pinned.update((*read, *op.results))
             if kind in PRODUCTS:
                 self._products.add(index)
             if kind not in rules.consumers or expanded:

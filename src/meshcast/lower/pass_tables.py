@@ -27,6 +27,7 @@ from meshcast.lower.questions import (
     set_questions_apart,
 )
 from meshcast.lower.simple_branches import has_branches, select_of_branches
+from meshcast.lower.solver_operands import has_solvers, turn_solver_operands
 from meshcast.lower.spread_sums import may_sum_spread, sum_spread
 from meshcast.workload import OpKind
 
@@ -247,6 +248,12 @@ XLA_GPU = PassTable(
             "values that a library cannot take as they lie are turned before it; behind those whose order is chosen",
             product.turn_operands,
             product.may_turn_operands,
+        ),
+        _Block(
+            "solver operands",
+            "arguments that dense solvers read are turned or copied first; behind products' operands, which may have been turned",
+            turn_solver_operands,
+            has_solvers,
         ),
         _Block(
             "written masks",

@@ -3,7 +3,7 @@
 A sum over `n` elements, each with all before it, is a window of `n` up to 16 of them, which every result goes over. Longer ones
 are `m = ceil(n / 16)` windows of 16 (padded behind, where 16 does not divide `n`); the last sum of each is cut off, these `m` are
 summed likewise, moved on by one, spread over the windows behind them, and added. Up to 16 of them that is one window, longer ones
-are pieces themselves. No piece is a call: whoever reads one may compute it on the way, as the cost model decides (`fusion_queue`),
+are pieces themselves. No piece is a call: whoever reads one may compute it, as the cost model decides (`fusion_queue`),
 so that a short prefix sum has no array of its own.
 """
 

@@ -21,9 +21,11 @@ def solver(routine: Routine, *operands: int) -> Op:
     return Op(name="custom_call:solver", operands=operands, results=(5,), cost=cost)
 
 
-def turned(op: Op, inputs: set[int], buffer: dict[int, int] | None = None) -> list[tuple[str, tuple[int, ...]]]:
+def turned(
+    op: Op, inputs: set[int], buffer: dict[int, int] | None = None, kept: tuple[int, ...] = ()
+) -> list[tuple[str, tuple[int, ...]]]:
     values = ValueTypes([MATRIX, MATRIX, VECTOR, VECTOR, MATRIX, MATRIX])
-    made = with_turned_solver_operands([op], frozenset(inputs), values, buffer or {})
+    made = with_turned_solver_operands([op], inputs, set(kept), values, buffer or {})
     return [(each.name, each.operands) for each in made]
 
 
@@ -42,6 +44,11 @@ def test_a_view_of_an_argument_is_turned_like_it() -> None:
 def test_a_vector_is_copied_where_the_routine_works_in_it() -> None:
     assert turned(solver("q", 4, 3, 2), {2, 3}) == [("copy", (2,)), ("custom_call:solver", (4, 3, 6))]
     assert turned(solver("triangular", 4, 2), {2}) == [("custom_call:solver", (4, 2))]
+
+
+def test_a_result_that_is_returned_is_turned_back() -> None:
+    """The solver writes 6, of which 5 is the transpose."""
+    assert turned(solver("qr", 0), {1}, kept=(5,)) == [("custom_call:solver", (0,)), (LAID_OUT_ANEW, (6,))]
 
 
 def test_an_lu_solve_is_xlas() -> None:

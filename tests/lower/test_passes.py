@@ -95,11 +95,13 @@ def test_what_is_asked_for_decides_which_passes_apply() -> None:
     assert idle(tables.XLA_GPU, asked) == {
         "separate layers",
         "layerwise weights",
+        "answers",
         "updated slices",
         "loop copies",
         "fused copies",
     }  # nothing is lowered yet
     assert idle(tables.XLA_GPU, replace(asked, layers="separate")) == {
+        "answers",
         "updated slices",
         "donated copies",
         "loop copies",

@@ -23,6 +23,7 @@ class Aliases:
         tensors: Types of all values.
         buffer: A view's value -> the value whose bytes it shows.
         matrices: A matrix's transpose -> the matrix.
+        orders: The transpose of an array of more dimensions -> the array, and the order of its dimensions there.
         transposed: Values that are another's transpose and lie in memory as that one.
         calls: Results of attention calls, which come in the order of the call's layout.
         views: The op whose result each view is.
@@ -35,19 +36,29 @@ class Aliases:
         self.buffer: dict[int, int] = {}
         self.views: dict[int, Op] = {}
         self.matrices: dict[int, int] = {}
+        self.orders: dict[int, tuple[int, tuple[int, ...]]] = {}
         self.transposed: set[int] = set()
         self.calls: set[int] = set()
         self.undone = False
 
-    def undoes_transpose(self, op: Op) -> bool:
-        """Whether a transpose's operand is a transposed matrix; one of a matrix itself is remembered for the next."""
+    def undone_transpose(self, op: Op) -> int | None:
+        """What a transpose turns back, if that is an array's transpose; one of an array itself is remembered for the next."""
         (operand, *_), (result, *_) = op.operands, op.results
         if operand in self.matrices:
             self.undone = True
-            return True
-        if sum(size > 1 for size in self.tensors[result].shape) == 2:
-            self.matrices[result] = self.buffer.get(operand, operand)
-        return False
+            return self.matrices[operand]
+        source, order = self.buffer.get(operand, operand), op.cost.orders[0] if op.cost.orders else ()
+        if operand in self.orders:
+            source, before = self.orders[operand]
+            order = tuple([before[dim] for dim in order]) if len(order) == len(before) else ()
+            if order and order == tuple(range(len(order))):
+                self.undone = True
+                return source
+        elif sum(size > 1 for size in self.tensors[result].shape) == 2:
+            self.matrices[result] = source
+        elif order:
+            self.orders[result] = source, order
+        return None
 
 
 Readers = Mapping[int, Sequence[OpKind]]
@@ -97,8 +108,8 @@ def _single_elements(op: Op, known: Aliases, kept: Set[int], readers: Readers) -
 
 def _library_operand(op: Op, known: Aliases, kept: Set[int], readers: Readers) -> int | None:
     """The buffer of a transpose that only libraries read, which take either layout; None where others need new bytes."""
-    if known.undoes_transpose(op):
-        return known.matrices[op.operands[0]]
+    if (shown := known.undone_transpose(op)) is not None:
+        return shown
     result = op.results[0]
     only_libraries = result not in kept and result in readers and _LIBRARY.issuperset(readers[result])
     return _turned(op, known) if only_libraries else None

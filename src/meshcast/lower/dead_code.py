@@ -15,7 +15,7 @@ def live_ops(block: Block, free: Callable[[Block], set[int]]) -> list[Op]:
     needed = set(block.outputs)
     live: list[Op] = []
     for op in reversed(block.ops):
-        if op.results and needed.isdisjoint(op.results) and not _has_effect(op):
+        if op.results and needed.isdisjoint(op.results) and not has_effect(op):
             continue
         live.append(op)
         needed.update(op.operands)
@@ -39,7 +39,7 @@ def without_unread(
     needed = {buffer.get(value, value) for value in kept} | kept
     live: list[Op] = []
     for op in reversed(ops):
-        if op.results and needed.isdisjoint(op.results) and not _has_effect(op):
+        if op.results and needed.isdisjoint(op.results) and not has_effect(op):
             continue
         live.append(op)
         needed.update(buffer.get(value, value) for value in op.operands)
@@ -49,5 +49,6 @@ def without_unread(
     return live
 
 
-def _has_effect(op: Op) -> bool:
-    return op.cost.kind in _EFFECTS or any(_has_effect(inner) for block in op.blocks for inner in block.ops)
+def has_effect(op: Op) -> bool:
+    """Whether an op, or one inside of it, runs though nobody reads its results."""
+    return op.cost.kind in _EFFECTS or any(has_effect(inner) for block in op.blocks for inner in block.ops)

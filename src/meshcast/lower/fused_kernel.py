@@ -10,7 +10,7 @@ from meshcast.lower.compared_places import compares_with_what_it_reads
 from meshcast.lower.fusion_rules import IN_PLACE
 from meshcast.lower.kernel import Kernel, KernelKind
 from meshcast.lower.kernel_flags import flags_of
-from meshcast.lower.rewriting import fills_packed_tiles, turns
+from meshcast.lower.rewriting import PREFIX_WINDOW, fills_packed_tiles, turns
 from meshcast.workload import Attention, Indexed, Op, OpKind, Tensor, element_bytes
 
 _KINDS = {
@@ -121,7 +121,7 @@ def fused_kernel(
         kind = KernelKind.ATTENTION
     elif kind in (KernelKind.TRANSPOSE, KernelKind.GATHER) and len(members) > 1:
         kind = KernelKind.LOOP_FUSION
-    elif kind is KernelKind.REDUCTION and elemental:
+    elif (kind is KernelKind.REDUCTION and elemental) or root.name == PREFIX_WINDOW:
         geometry, kind = None, KernelKind.LOOP_FUSION
     sizes = tuple([min(int(size), tensors[value].bytes) for value, size in read.items()])
     # What several members read of a value is fetched once; what is picked of it, as often as it is picked.
@@ -136,6 +136,8 @@ def fused_kernel(
     targets = root_operands[: len(root.results)] if cost.kind in IN_PLACE else ()
     names = tuple([op.name for op, _ in members])
     flags = flags_of(names)
+    if geometry is None and (OpKind.SCAN in kinds or PREFIX_WINDOW in names):
+        flags |= {"prefix"}
     if OpKind.TRANSPOSE in kinds and any(turns(op, tensors) for op, _ in members):
         flags |= {"turned"}
         packed = kind is KernelKind.TRANSPOSE and element_bytes(tensors[root.results[0]].dtype) < 1

@@ -31,7 +31,7 @@ from meshcast.lower.fusion_queue import kept_ops
 from meshcast.lower.fusion_rules import FUSIBLE_PRODUCERS, GPU, IN_PLACE, PRODUCTS, Rules
 from meshcast.lower.growing import Growing, Predicate, is_indexable
 from meshcast.lower.products import complicated_values, epilogue_fits
-from meshcast.lower.rewriting import KERNELS_OF_THEIR_OWN, turns
+from meshcast.lower.rewriting import KERNELS_OF_THEIR_OWN, PREFIX_WINDOW, turns
 from meshcast.lower.row_statistics import MAX_ROW, HowReduced, reduction_of, row_statistics
 from meshcast.lower.rows_programs import is_tiled
 from meshcast.workload import Op, OpKind, Reduction, Tensor
@@ -39,6 +39,7 @@ from meshcast.workload import Op, OpKind, Reduction, Tensor
 # Times that a slow function's result may be computed again, in elements of the fusion per element of the result.
 MAX_REPEATED = 16
 
+_CALLED = "lu_pivots_to_permutation"  # a call, though it is no library's
 # XLA makes a window and a scatter of it, both of which read the operand.
 _EXPANDED = "select_and_scatter"
 _NOBODY: frozenset[int] = frozenset()
@@ -118,6 +119,8 @@ class _Sweep:
                 sources[op.results[0]] = total if total < cost.written_bytes else cost.written_bytes
             if op.name in KERNELS_OF_THEIR_OWN:
                 pinned.update(op.results)
+            if op.name.endswith(_CALLED):
+                pinned.update((*read, *op.results))
             if kind in PRODUCTS:
                 self._products.add(index)
             if kind not in rules.consumers or expanded:
@@ -219,7 +222,7 @@ class _Sweep:
             return len(owners) == 1 and self._takes_product(next(iter(owners)), index)
         if kind is OpKind.GENERATE or (arithmetic and op.results[0] in self._known.constants):
             return True
-        if self._stands_apart(index, users, len(owners)):
+        if self._stands_apart(index, users, len(set(users)) if self._rules.timed else len(owners)):
             return False
         if not arithmetic and not is_indexable(op) and not self._reductions.keys().isdisjoint(owners):
             return False
@@ -267,7 +270,7 @@ class _Sweep:
             and (result := self._ops[index].results[0]) not in self._known.constants
             and result not in self._pinned
             and (users := self._readers.get(result))
-            and not self._stands_apart(index, users, len(users))
+            and not self._stands_apart(index, users, len(set(users)))
         ]
         if self._diamonds:  # else there are no programs for rows, which alone take reductions in
             fusible += [index for index, op in enumerate(self._ops) if self._is_read_reduction(index, op)]
@@ -302,7 +305,9 @@ class _Sweep:
             return True  # a reduction wants its rows in order
         # A window asks several times for each element, and others do besides.
         windows = self._has_windows and count > 1 and bool(op.cost.written_bytes)
-        return windows and self._is_read_by(users, OpKind.WINDOW)
+        return windows and any(
+            [self._kinds[user] is OpKind.WINDOW and self._ops[user].name != PREFIX_WINDOW for user in users]
+        )
 
     def _may_repeat(self, op: Op, owners: frozenset[int]) -> bool:
         """Whether a slow function may be computed inside its readers: not far more often than once per result."""

@@ -28,16 +28,29 @@ def with_inner_constants(ops: Sequence[Op], free: Callable[[Block], set[int]], v
     makers: dict[int, Op] = {}
     changed: list[Op] = []
     for op in ops:
-        kind = op.cost.kind
-        if kind is OpKind.GENERATE or (kind in _COMPUTED and all([value in makers for value in op.operands])):
+        if _is_constant(op, makers):
             makers.update(dict.fromkeys(op.results, op))
         elif op.blocks and any(not makers.keys().isdisjoint(free(block)) for block in op.blocks):
-            op = replace(op, blocks=tuple([_closed(block, free(block), makers, values) for block in op.blocks]))
+            op = replace(op, blocks=tuple([closed_block(block, free(block), makers, values) for block in op.blocks]))
         changed.append(op)
     return changed
 
 
-def _closed(block: Block, free: set[int], makers: Mapping[int, Op], values: ValueTypes) -> Block:
+def constant_makers(ops: Sequence[Op]) -> dict[int, Op]:
+    """The ops that make constants and what is computed of constants alone, by their results."""
+    makers: dict[int, Op] = {}
+    for op in ops:
+        if _is_constant(op, makers):
+            makers.update(dict.fromkeys(op.results, op))
+    return makers
+
+
+def _is_constant(op: Op, makers: Mapping[int, Op]) -> bool:
+    kind = op.cost.kind
+    return kind is OpKind.GENERATE or (kind in _COMPUTED and all([value in makers for value in op.operands]))
+
+
+def closed_block(block: Block, free: set[int], makers: Mapping[int, Op], values: ValueTypes) -> Block:
     """The block with what it reads of `makers` made inside."""
     copies: dict[int, Op] = {}  # by the first result of what they copy, in order
     names: dict[int, int] = {}

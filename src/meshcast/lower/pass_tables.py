@@ -14,10 +14,21 @@ from meshcast.lower import product_passes as product
 from meshcast.lower import program_passes as whole
 from meshcast.lower.aliases import GPU_ALIASES, TPU_ALIASES, VIEWS
 from meshcast.lower.cut_joins import cut_joins, may_cut_joins
+from meshcast.lower.dead_state import drop_dead_state, has_loops
 from meshcast.lower.draft import BlockDraft, ProgramDraft
+from meshcast.lower.folded_constants import drop_whole_updates, fold_constants, has_updates, may_fold
 from meshcast.lower.fusion_rules import EAGER, GPU, IN_PLACE, TPU, Fusion
 from meshcast.lower.passes import LoweringPass, PassTable
+from meshcast.lower.prefix_sums import has_prefix_sums, split_prefix_sums
+from meshcast.lower.questions import (
+    has_questions,
+    may_have_questions,
+    put_questions_back,
+    set_questions_apart,
+)
 from meshcast.lower.simple_branches import has_branches, select_of_branches
+from meshcast.lower.solver_operands import has_solvers, turn_solver_operands
+from meshcast.lower.spread_sums import may_sum_spread, sum_spread
 from meshcast.workload import OpKind
 
 _Block = LoweringPass[BlockDraft]
@@ -172,7 +183,19 @@ XLA_GPU = PassTable(
             select_of_branches,
             has_branches,
         ),
+        _Block(
+            "dead state",
+            "what loops carry for nobody goes; before counters are merged, and before dead code, of which more is then",
+            drop_dead_state,
+            has_loops,
+        ),
         *_INNER[1:],
+        _Block(
+            "questions",
+            "conditions of loops that end on data are blocks of their own; behind constants, which a loop begins with",
+            set_questions_apart,
+            has_questions,
+        ),
         *_CLEANED,
         _SHARED,
         _Block(
@@ -181,7 +204,25 @@ XLA_GPU = PassTable(
             cut_joins,
             may_cut_joins,
         ),
+        _Block(
+            "sums of spread",
+            "reductions over dimensions that a value is repeated along are one of its elements; before views, which hide them",
+            sum_spread,
+            may_sum_spread,
+        ),
+        _Block(
+            "whole updates",
+            "updates as large as their target are names of what is written; before views, as these are resolved with them",
+            drop_whole_updates,
+            has_updates,
+        ),
         _GPU_ALIASES,
+        _Block(
+            "folded constants",
+            "what is computed of constants alone is a constant in memory; on what views show",
+            fold_constants,
+            may_fold,
+        ),
         _MASKED,
         _Block(
             "vector products",
@@ -207,6 +248,12 @@ XLA_GPU = PassTable(
             "values that a library cannot take as they lie are turned before it; behind those whose order is chosen",
             product.turn_operands,
             product.may_turn_operands,
+        ),
+        _Block(
+            "solver operands",
+            "arguments that dense solvers read are turned or copied first; behind products' operands, which may have been turned",
+            turn_solver_operands,
+            has_solvers,
         ),
         _Block(
             "written masks",
@@ -239,6 +286,12 @@ XLA_GPU = PassTable(
             "the largest of rows are cut off a sort where XLA has no kernel for them; anywhere before fusion",
             block.sort_tops,
             block.has_sorted_tops,
+        ),
+        _Block(
+            "prefix sums",
+            "sums of all elements before each are windows of windows' sums; anywhere before fusion, which may compute them",
+            split_prefix_sums,
+            has_prefix_sums,
         ),
         _Block(
             "merged products",
@@ -301,6 +354,12 @@ XLA_GPU = PassTable(
         _LISTED,
     ),
     program=(
+        _Program(
+            "answers",
+            "kernels of conditions stand where they run; once all kernels are decided, before copies",
+            put_questions_back,
+            may_have_questions,
+        ),
         _Program(
             "updated slices",
             "parts of stacks that a turn updates, multiplies with and hands on are written twice; on kernels, before copies",

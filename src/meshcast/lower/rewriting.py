@@ -19,6 +19,8 @@ LAID_OUT_ANEW = "layout.transpose"
 KEPT_ROW = "strides.multiply"
 # And that of an array which a product's epilogue reads (`written_masks`).
 WRITTEN_MASK = "masks.broadcast_in_dim"
+# And that of a window of a prefix sum (`prefix_sums`).
+PREFIX_WINDOW = "prefix.reduce_window"
 KERNELS_OF_THEIR_OWN = frozenset({KEPT_ROW, WRITTEN_MASK})
 TILE_BYTES = 64  # of either side that a block turns where elements are packed
 WORD_BYTES = 4

@@ -111,7 +111,7 @@ def _launches_inside(lowered: LoweredProgram) -> int:
             if inside is None:
                 inside = known[kernel.cost_key] = launches_inside(kernel)
             hidden += count * (inside - 1)
-        elif isinstance(kernel.geometry, Reduction) and _is_prefix_sum(kernel):
+        elif isinstance(kernel.geometry, Reduction) and _is_prefix_sum(kernel, kernel.geometry):
             hidden += count * _prefix_sum(kernel, kernel.geometry, returned)
     return hidden
 
@@ -131,8 +131,10 @@ def launches_inside(kernel: Kernel) -> int:
     return 1
 
 
-def _is_prefix_sum(kernel: Kernel) -> bool:
-    return kernel.kind is KernelKind.REDUCTION and any(short_name(name) == "reduce_window" for name in kernel.ops)
+def _is_prefix_sum(kernel: Kernel, shape: Reduction) -> bool:
+    """Whether a kernel keeps all of its sums; one that reduces further has windows on the way."""
+    summed = kernel.kind is KernelKind.REDUCTION and any(short_name(name) == "reduce_window" for name in kernel.ops)
+    return summed and not 0 < kernel.elements < math.prod(shape.shape)
 
 
 def _prefix_sum(kernel: Kernel, shape: Reduction, returned: frozenset[int]) -> int:

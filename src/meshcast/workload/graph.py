@@ -338,6 +338,7 @@ class Op:
     recomputed: bool = False  # inside a rematerialised region (jax.checkpoint's backward pass)
     launch: CompiledLaunch | None = None  # in a program that a compiler has scheduled
     equal: tuple[int, ...] = ()  # results of an earlier op of its block that computes the same
+    asks: str = ""  # label of the loop that ends on data whose condition it is a part of
 
     @property
     def recomputed_flops(self) -> float:

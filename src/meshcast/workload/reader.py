@@ -336,12 +336,12 @@ class _Reader(EmittedOps):
             self._data_loops.append(found)
             trips, asks = found.turns, True
         condition, body = (region.blocks[0] for region in operation.regions)
-        asked = self._condition(condition, operands, ops, scope) if asks else None
+        asked = self._condition(condition, operands, ops, scope, label) if asks else None
         carried = tuple(self._define_like(each, value) for each, value in zip(body.arguments, operands, strict=True))
         inner: list[Op] = []
         with self._calls.looped(trips), self._equal.block():
             outputs = self._read_block(body, inner, scope)
-            again = self._condition(condition, outputs, inner, scope) if asks else None
+            again = self._condition(condition, outputs, inner, scope, label) if asks else None
         results = self._results(operation)
         if (
             asked is not None and again is not None
@@ -353,7 +353,7 @@ class _Reader(EmittedOps):
         block = Block(inputs=carried, outputs=outputs, ops=tuple(inner))
         self._emit(label, Cost(kind=OpKind.LOOP), operands, results, location, ops, (block,), trips)
 
-    def _condition(self, condition: Any, values: tuple[int, ...], ops: list[Op], scope: str) -> int | None:
+    def _condition(self, condition: Any, values: tuple[int, ...], ops: list[Op], scope: str, label: str) -> int | None:
         """Appends what a loop's condition computes of the carried values; its answer, or None where there is nothing to compute.
 
         A loop that ends on data asks before its first turn and behind every turn. One that counts does not ask at all:
@@ -364,7 +364,7 @@ class _Reader(EmittedOps):
         (answer,) = self._read_block(condition, found, scope)
         if all(op.cost.kind is OpKind.GENERATE for op in found):
             return None
-        ops += found
+        ops += [replace(op, asks=label) for op in found]
         return answer
 
     def _branch(self, operation: Any, ops: list[Op], scope: str) -> None:

@@ -16,7 +16,7 @@ from meshcast.estimate.gpu.functions import INDEX_INSTRUCTIONS, index_instructio
 from meshcast.estimate.gpu.machine import THREADS_PER_SM, WARP, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
 from meshcast.estimate.rates import catalogue_key
-from meshcast.lower import Kernel, Recency, short_name
+from meshcast.lower import SCANNED, Kernel, Recency, short_name
 from meshcast.workload import element_bytes, element_work
 
 BLOCK = 128
@@ -245,6 +245,8 @@ def loop_demand(kernel: Kernel, machine: GpuMachine) -> LoopDemand:
         waits = max(waits, TILED_WAITS * sum(size > SCALARS for size in kernel.operand_bytes))
     if share := summed_share(kernel.ops):
         steps = kernel.vector_flops * share
+        if "prefix" in kernel.flags:  # each result goes over a window
+            steps = larger(steps, SCANNED * elements)
         issued += steps * p.step_instructions
         chained = p.step_cycles * steps / max(1.0, elements)
     if swaps(kernel.ops) and kernel.shape:

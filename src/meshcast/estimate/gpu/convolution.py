@@ -28,6 +28,7 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
+from meshcast.estimate.gpu.convolution_calls import in_tf32, with_start
 from meshcast.estimate.gpu.gemm import packed_time, unit_bytes, wider_bytes, with_widened_tiles
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -68,9 +69,10 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if groups == 1 and not gradient and _runs_directly(shape):
         return replace(_direct(kernel, shape, machine), matrix_joules=joules)
     product = _tiled(kernel, shape, rate, machine)
-    taps = math.prod(shape.kernel)
     work = with_widened_tiles(packed_time(product, machine), product, shape, rate, machine)
-    if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
+    if not _has_image(shape, gradient=gradient):
+        work = with_start(work, shape, machine)
+    elif groups == 1:
         work = work.then(_gathered(_steps(shape, product.width), product.width, machine))
         spectral = spectral_convolution(kernel, shape, machine)
         if spectral is not None and spectral.time < work.time:
@@ -109,12 +111,21 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
     # Narrow loads starve tensor cores; CUDA cores are fed by them.
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels and rate.on_tensor_cores
     share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
+    if rate.type == "tf32" and not few:  # what is lost is lost in its steps (`in_tf32`)
+        share = 1.0
     if not rate.on_tensor_cores:
         # Finding pixels takes places of a scheduler's, of which Volta's have some to spare.
         share = min(1.0, share * machine.plain_slots)
         share *= WINOGRAD if by_winograd(shape, gradient=gradient) else 1.0
     product = implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+    if not few and not _has_image(shape, gradient=gradient):
+        product = in_tf32(product, shape, rate, machine)
     return as_unit_takes(product, kernel, shape, rate)
+
+
+def _has_image(shape: Convolution, *, gradient: bool) -> bool:
+    """Whether a forward call has an image for a filter: a gradient of a dilated or transposed layer."""
+    return not gradient and math.prod(shape.kernel) > IMAGE * math.prod(shape.out_spatial)
 
 
 def as_unit_takes(product: TiledProduct, kernel: Kernel, shape: Convolution, rate: Rate) -> TiledProduct:

@@ -37,13 +37,17 @@ Form = Literal["streaming", "columns", "normalisation", "scan", "picked"]
 
 
 def reduction_form(kernel: Kernel) -> Form:
-    """How a fusion with reductions runs: a pass over rows, steps down columns, a row a program, a scan, or a gather's sums."""
+    """How a fusion with reductions runs: a pass over rows, steps down columns, a row a program, a scan, or a gather's sums.
+
+    A gather beside what is reduced is no sum of picked rows: what is kept of it is written as it is loaded, and along rows of what
+    was picked an index serves a whole row.
+    """
     shape = kernel.geometry
     if not isinstance(shape, Reduction) or not shape.dims:
         return "streaming"
     elements = float(math.prod(shape.shape))
     reduced = float(math.prod(shape.shape[d] for d in shape.dims))
-    if "gather" in kernel.flags:
+    if "gather" in kernel.flags and "aside" not in kernel.flags and not shape.reduces_minor:
         return "picked"
     if _is_scan(kernel):
         return "scan"
@@ -117,19 +121,26 @@ def normalisation_instructions(kernel: Kernel, elements: float, rows: float, mac
 
 
 def _streaming(kernel: Kernel, machine: GpuMachine) -> GpuWork:
+    """A pass over memory; what it picks comes from L2 as often as it is picked."""
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
+    picked = kernel.fetched_bytes / machine.cache_bandwidth if "gather" in kernel.flags else 0.0
+    memory = larger(moved.seconds, picked)
     issued = reduction_instructions(kernel, machine)
     compute = issued / machine.instruction_rate
-    time = _start(kernel, machine) + machine.overlapped(moved.seconds, compute)
+    time = _start(kernel, machine) + machine.overlapped(memory, compute)
     return GpuWork(
         time=time,
         compute=compute,
         fixed=_start(kernel, machine),
-        memory=moved.seconds,
+        memory=memory,
         dram_bytes=moved.dram_bytes,
         instructions=issued,
-        formula="t = start + |mem, issue|_p",
-        terms=(*moved.terms, *_issue_terms(kernel, issued, compute, machine)),
+        formula="t = start + |max(mem, picked), issue|_p" if picked else "t = start + |mem, issue|_p",
+        terms=(
+            *moved.terms,
+            *(machine.named(("rows that are picked, from L2", "picked", picked, "s")) if picked else ()),
+            *_issue_terms(kernel, issued, compute, machine),
+        ),
     )
 
 
@@ -233,7 +244,10 @@ def _normalisation(kernel: Kernel, elements: float, rows: float, machine: GpuMac
 
 
 def _pooled_gather(kernel: Kernel, elements: float, machine: GpuMachine) -> GpuWork:
-    """Rows picked from a table and summed: every element's address is computed, then HBM serves what L2 has not."""
+    """Rows picked from a table and summed: every element's address is computed, then HBM serves what L2 has not.
+
+    Where sums are joined to something, each is a loop of one thread, whose step loads an index and what it picks.
+    """
     if elements <= output_elements(kernel) * 1.01:
         moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
         started = blocks(output_elements(kernel), machine) / machine.block_rate
@@ -256,7 +270,8 @@ def _pooled_gather(kernel: Kernel, elements: float, machine: GpuMachine) -> GpuW
             ),
         )
     p = machine.parameters
-    issued = elements * p.gather_instructions
+    joined = bool(kernel.ops) and short_name(kernel.ops[-1]) == "concatenate"
+    issued = elements * (2 * p.step_instructions if joined else p.gather_instructions)
     dram = missed_bytes(kernel.picked, machine) if kernel.picked else kernel.read_bytes + kernel.written_bytes
     memory = dram / (machine.device.memory_bandwidth * p.picked_bandwidth)
     compute = issued / machine.instruction_rate

@@ -237,7 +237,10 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
         # Taps that fall on padding are multiplied like others: half of them on an image no larger than the filter.
         whole = forward and max(shape.lhs_dilation) == 1
         multiplied = results * math.prod(shape.kernel) if whole else shape.macs
-        return _issued(kernel, multiplied * p.depthwise_instructions / packed, machine)
+        # Windows of neighbours that are steps apart share few taps: each is fetched for each result.
+        fetched = multiplied * element_bytes(shape.lhs_dtype) if forward and max(shape.strides) > 1 else 0.0
+        issued = multiplied * p.depthwise_instructions / packed
+        return _issued(kernel, issued, machine, fetched / machine.cache_bandwidth)
     waits = p.load_cycles * shape.macs / max(1.0, results) / machine.clock if forward else 0.0
     direct = _issued(kernel, results * p.general_index + shape.macs * p.general_tap, machine, waits)
     moved = (kernel.read_bytes + kernel.written_bytes) / element_bytes(shape.lhs_dtype)
@@ -251,7 +254,7 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
 
 
 def _issued(kernel: Kernel, issued: float, machine: GpuMachine, waits: float = 0.0) -> GpuWork:
-    """A kernel that instructions, bytes or the seconds that one of its threads waits limit."""
+    """A kernel that instructions, bytes or the seconds in which its threads wait for taps limit."""
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + machine.overlapped(moved.seconds, compute, waits)
@@ -268,7 +271,7 @@ def _issued(kernel: Kernel, issued: float, machine: GpuMachine, waits: float = 0
             *moved.terms,
             *machine.named(
                 *machine.issuing(issued, compute),
-                ("a thread's taps, a load each", "wait", waits, "s"),
+                ("taps that threads wait for", "wait", waits, "s"),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", machine.parameters.overlap, ""),
             ),

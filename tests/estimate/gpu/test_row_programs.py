@@ -168,7 +168,10 @@ def test_measured_ones_are_told_apart_by_what_a_thread_holds() -> None:
 
 
 def test_compared_places_of_long_rows_are_in_both_orders_at_once() -> None:
-    """256 threads take 2,048 numbers of 2 bytes at a time, or 1,024 of 4: longer rows share what they work out, unless masks are loaded."""
+    """256 threads take 2,048 numbers of 2 bytes at a time, or 1,024 of 4: longer rows share what they work out.
+
+    Masks that are read stay in both orders.
+    """
 
     def causal(row: int, width: int, *, mask: int = 0) -> Kernel:
         kernel = heads(width, mask, strewn=True)

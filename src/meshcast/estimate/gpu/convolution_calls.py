@@ -7,12 +7,12 @@ does, forward and both gradients alike (`convolution_start_cycles`).
 
 TF32. Units for matrices read numbers of 4 bytes from shared memory where they lie along K (PTX ISA, `wgmma`: no transposed
 operands but of 16 bits). In NHWC so do the channels of a forward call and of a gradient by the input: a step takes
-`tf32_step_cycles` beside, as in products, and what fewer bytes a pixel cost others does not show behind that. The sum of a
-gradient by the filter goes over pixels, across both operands: single warps multiply (`warp_products` of the peak, where warp groups
-could do better), and load number by number what their part of the tile needs. Of a tile of `bm x bn` eight warps have a part each,
-two rows of four; each of the `bm` rows is loaded by four warps, each of the `bn` columns by two. A load of a warp is 32 numbers, as
-many as a step has of a row, so that a step takes `4 bm + 2 bn` cycles of shared memory, or the other way round: three for each
-row and column. cuBLAS's kernels for filters of one element (`cutlass_80_tensorop_s1688gemm_..._nt`) do likewise.
+`tf32_step_cycles` beside, as in products, and gathering taps hides behind that. The sum of a gradient by the filter goes over
+pixels, across both operands: single warps multiply (`warp_products` of the peak, where warp groups could do better), and load
+number by number what their part of the tile needs. Of a tile of `bm x bn` eight warps have a part each, two rows of four; each of
+the `bm` rows is loaded by four warps, each of the `bn` columns by two. A load of a warp is 32 numbers, as many as a step has of a
+row, so that a step takes `4 bm + 2 bn` cycles of shared memory, or the other way round: three for each row and column. cuBLAS's
+kernels for filters of one element (`cutlass_80_tensorop_s1688gemm_..._nt`) do likewise.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ Form = Literal["streaming", "columns", "normalisation", "scan", "picked"]
 def reduction_form(kernel: Kernel) -> Form:
     """How a fusion with reductions runs: a pass over rows, steps down columns, a row a program, a scan, or a gather's sums.
 
-    A gather beside what is reduced is no sum of picked rows: what is kept of it is written as it is loaded, and along rows of what
-    was picked an index serves a whole row.
+    A gather beside what is reduced is no sum of picked rows: what is kept of it is written as it is loaded, and along rows of
+    what was picked an index serves a whole row.
     """
     shape = kernel.geometry
     if not isinstance(shape, Reduction) or not shape.dims:

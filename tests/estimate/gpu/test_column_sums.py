@@ -181,3 +181,18 @@ def test_every_array_that_is_kept_is_worked_out_anew_element_by_element() -> Non
 def test_elements_that_are_loaded_together_are_stored_together() -> None:
     assert walk(kept(1568, 128, 1)).apart == 1  # one block has all columns, and takes vectors
     assert walk(kept(1568, 256, 1)).apart == 4
+
+
+def test_wider_numbers_that_are_kept_are_parts_of_as_many_more_sectors() -> None:
+    """Columns of 24 with every number kept: memory asked by all SMs, 450 cycles for each of a step's stores of 2 bytes."""
+    matrices, rows, columns = 528, 2048, 24
+    elements = matrices * rows * columns
+
+    def kept(width: int) -> Kernel:
+        plain = mixed(matrices, rows, columns)
+        return replace(plain, operand_bytes=(elements * 2,), read_bytes=elements * 2, written_bytes=elements * width)
+
+    waves = matrices / (2 * H200.cores)
+    steps = rows / 32
+    cycles = [waves * steps * 450 * width / 2 for width in (2, 4)]
+    assert seconds(kept(4)) - seconds(kept(2)) == pytest.approx((cycles[1] - cycles[0]) / H200.clock_hz, rel=0.2)

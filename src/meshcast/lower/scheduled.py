@@ -109,8 +109,8 @@ def _in_tiles(launch: CompiledLaunch, members: Sequence[Member], results: Abstra
 def _turns_bytes(kernel: Kernel) -> bool:
     """Whether a kernel only makes another dimension of elements of a byte or less the innermost.
 
-    Where XLA lays a tuned product's operand out anew it does so by a loop, which takes elements one by one: 59 MB of f8 380 us on an
-    H200. Its kInput fusions and Triton's tiles pack them into words.
+    Where XLA lays a tuned product's operand out anew it does so by a loop, which takes elements one by one: 59 MB of f8 380 us on
+    an H200. Its kInput fusions and Triton's tiles pack them into words.
     """
     return kernel.kind is KernelKind.TRANSPOSE and "turned" in kernel.flags and element_bytes(kernel.dtype) <= 1
 

@@ -184,15 +184,17 @@ def test_elements_that_are_loaded_together_are_stored_together() -> None:
 
 
 def test_wider_numbers_that_are_kept_are_parts_of_as_many_more_sectors() -> None:
-    """Columns of 24 with every number kept: memory asked by all SMs, 450 cycles for each of a step's stores of 2 bytes."""
-    matrices, rows, columns = 528, 2048, 24
+    """Eight blocks across, four numbers of a row a thread, eight parts of sectors a step: 450 cycles for each of 2 bytes."""
+    matrices, rows, columns = 66, 2048, 1024
     elements = matrices * rows * columns
 
     def kept(width: int) -> Kernel:
         plain = mixed(matrices, rows, columns)
         return replace(plain, operand_bytes=(elements * 2,), read_bytes=elements * 2, written_bytes=elements * width)
 
-    waves = matrices / (2 * H200.cores)
-    steps = rows / 32
-    cycles = [waves * steps * 450 * width / 2 for width in (2, 4)]
-    assert seconds(kept(4)) - seconds(kept(2)) == pytest.approx((cycles[1] - cycles[0]) / H200.clock_hz, rel=0.2)
+    found = walk(kept(4))
+    assert (found.blocks, found.steps, found.apart, found.stores) == (528, 64, 4, 8)
+    cycles = 528 / (2 * H200.cores) * 64 * 8 * 450  # of 2 bytes; twice as many of 4
+    assert seconds(kept(4)) == pytest.approx(2 * cycles / H200.clock_hz, rel=0.05)
+    narrow = replace(kept(4), geometry=Reduction(shape=(528, 2048, 24), dims=(1,)), elements=528 * 24, shape=(528, 24))
+    assert walk(narrow).apart == 1  # whole sectors, whatever their numbers are

@@ -203,8 +203,8 @@ def _kept_arrays(kernel: Kernel, shape: Reduction) -> int:
 def _step_cycles(walk: ColumnWalk, crowded: float, machine: GpuMachine, *, kept: int, width: float) -> float:
     """Cycles of a step of a column reduction.
 
-    Stores of wider numbers touch as many more sectors: scores that are kept in f32 take 900 to 1,200 cycles for each of a step's
-    stores, batch norms that keep bf16 450 (H200).
+    Numbers that are stored one by one are parts of as many more sectors as they are wider: scores that are kept in f32 take 900
+    to 1,200 cycles for each of a step's stores, batch norms that keep bf16 450 (H200).
 
     Args:
         walk: How it walks.
@@ -224,7 +224,8 @@ def _step_cycles(walk: ColumnWalk, crowded: float, machine: GpuMachine, *, kept:
     shared = crowded * smaller(1.0, larger(0.0, walk.blocks / machine.sms - 1))  # by blocks of one SM
     waited = p.column_wait_cycles if walk.stores and walk.apart > 1 else 0.0  # for loads behind the last step's stores
     chain = waited + kept * walk.apart * p.column_chain_cycles
-    return largest((each, chain, walk.stores * width / KEPT_BYTES * shared * p.column_kept_cycles))
+    wider = width / KEPT_BYTES if walk.apart > 1 else 1.0
+    return largest((each, chain, walk.stores * wider * shared * p.column_kept_cycles))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -101,9 +101,10 @@ def reductions(ops: tuple[str, ...]) -> int:
 def held_twice(kernel: Kernel, shape: Reduction) -> bool:
     """Whether values are held in two orders of threads: of rows apart with a mask of their own, through several reductions.
 
-    Not of rows whose compared places fill more than a vector of each thread: what both orders then have in common is worked out
-    once, and ptxas gives such programs 128 registers where it gives others 168 to 200 (20 softmaxes compiled for an H200: from
-    bf16 or to it 4,096 numbers and not 2,048 on 256 threads; of f32 alone 2,048 and not 1,024). Masks that are loaded stay twice.
+    Not of rows of one operand whose compared places fill more than a vector of each thread: what both orders then have in common
+    is worked out once, and ptxas gives such programs 128 registers where it gives others 168 to 200 (20 softmaxes compiled for an
+    H200: from bf16 or to it 4,096 numbers and not 2,048 on 256 threads; of f32 alone 2,048 and not 1,024). Masks that are loaded
+    stay twice, and so do gradients, whose two operands take all registers (6 compiled).
     """
     several = reductions(kernel.ops) > 1 and kernel.elements >= math.prod(shape.shape) / 2
     if not several or "strewn" not in kernel.flags or not mask_is_shared(kernel, shape):
@@ -112,7 +113,7 @@ def held_twice(kernel: Kernel, shape: Reduction) -> bool:
     reduced = math.prod(shape.shape[d] for d in shape.dims)
     vectors = WARP * max(1, kernel.warps) * WIDEST_LOAD / _narrowest(kernel, shape)
     loaded = any(SCALARS < size < WHOLE * elements for size in kernel.operand_bytes)
-    return reduced <= vectors or loaded or not _is_causal(kernel)
+    return reduced <= vectors or loaded or held_operands(kernel, shape) > 1 or not _is_causal(kernel)
 
 
 def _narrowest(kernel: Kernel, shape: Reduction) -> float:

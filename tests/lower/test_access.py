@@ -170,3 +170,13 @@ ENTRY %main (a: f32[512,9,256]) -> f32[256,512] {{
 """
     ((kernel, _),) = lower_hlo(text).schedule.walk()
     assert kernel.kind is KernelKind.LOOP_FUSION
+
+
+def test_a_loop_turns_bytes_one_by_one() -> None:
+    """What XLA lays out anew before a tuned product; its kInput fusions pack them, and wider numbers are as they were."""
+    body = "ROOT %t = {0}[512,256]{{1,0}} transpose(%p), dimensions={{1,0}}"
+    flags = [
+        "unpacked" in fused(f"{dtype}[256,512]", f"{dtype}[512,256]", body.format(dtype), kind=kind).flags
+        for dtype, kind in (("s8", "kLoop"), ("s8", "kInput"), ("f32", "kLoop"))
+    ]
+    assert flags == [True, False, False]

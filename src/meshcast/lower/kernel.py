@@ -122,7 +122,8 @@ class Kernel:
     programs: int = 0  # that cover the result, where the compiler told the sides of its tiles
     # See `flags_of`; also `aside`: other results do not need its reduction; `tiles`: it ends with transposes through tiles;
     # `strewn`: a program's rows lie apart; `turned`: another dimension becomes the innermost; `unpacked`: of elements that share
-    # bytes; `cold`: reads another part in every turn; `blocking`: compute waits for it; `beside`: a copy engine runs it;
+    # bytes or words, one by one; `cold`: reads another part in every turn; `blocking`: compute waits for it; `beside`: a copy
+    # engine runs it;
     # `lengths`: its masks compare places with what it reads; `haloed`: its images are pieces of larger ones, to which it joins
     # their neighbours' edges.
     flags: frozenset[str] = frozenset()

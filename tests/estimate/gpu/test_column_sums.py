@@ -181,3 +181,20 @@ def test_every_array_that_is_kept_is_worked_out_anew_element_by_element() -> Non
 def test_elements_that_are_loaded_together_are_stored_together() -> None:
     assert walk(kept(1568, 128, 1)).apart == 1  # one block has all columns, and takes vectors
     assert walk(kept(1568, 256, 1)).apart == 4
+
+
+def test_wider_numbers_that_are_kept_are_parts_of_as_many_more_sectors() -> None:
+    """Eight blocks across, four numbers of a row a thread, eight parts of sectors a step: 450 cycles for each of 2 bytes."""
+    matrices, rows, columns = 66, 2048, 1024
+    elements = matrices * rows * columns
+
+    def kept(width: int) -> Kernel:
+        plain = mixed(matrices, rows, columns)
+        return replace(plain, operand_bytes=(elements * 2,), read_bytes=elements * 2, written_bytes=elements * width)
+
+    found = walk(kept(4))
+    assert (found.blocks, found.steps, found.apart, found.stores) == (528, 64, 4, 8)
+    cycles = 528 / (2 * H200.cores) * 64 * 8 * 450  # of 2 bytes; twice as many of 4
+    assert seconds(kept(4)) == pytest.approx(2 * cycles / H200.clock_hz, rel=0.05)
+    narrow = replace(kept(4), geometry=Reduction(shape=(528, 2048, 24), dims=(1,)), elements=528 * 24, shape=(528, 24))
+    assert walk(narrow).apart == 1  # whole sectors, whatever their numbers are

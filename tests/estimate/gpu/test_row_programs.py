@@ -165,3 +165,34 @@ def test_measured_ones_are_told_apart_by_what_a_thread_holds() -> None:
     (_, first), (_, second) = place(kernel, H200), place(smaller, H200)
     assert len(first) == len(second)
     assert sum(a != b for a, b in zip(first, second, strict=True)) == 1
+
+
+def test_compared_places_of_long_rows_are_in_both_orders_at_once() -> None:
+    """256 threads take 2,048 numbers of 2 bytes at a time, or 1,024 of 4: longer rows share what they work out.
+
+    Masks that are read stay in both orders.
+    """
+
+    def causal(row: int, width: int, *, mask: int = 0) -> Kernel:
+        kernel = heads(width, mask, strewn=True)
+        ops = ("stablehlo.iota", "stablehlo.iota", "stablehlo.compare", *SOFTMAX)
+        shape, elements = (64, 256, row), 64 * 256 * row
+        operands = (elements * width, mask) if mask else (elements * width,)
+        return replace(
+            kernel, geometry=Reduction(shape=shape, dims=(2,)), shape=shape, ops=ops, elements=elements,
+            operand_bytes=operands, read_bytes=sum(operands), written_bytes=elements * width,
+        )  # fmt: skip
+
+    twice = {
+        (row, width): held_twice(kernel, shape_of(kernel))
+        for row in (1024, 2048, 4096)
+        for width in (2, 4)
+        for kernel in (causal(row, width),)
+    }
+    assert twice == {
+        (1024, 2): True, (2048, 2): True, (4096, 2): False, (1024, 4): True, (2048, 4): False, (4096, 4): False,
+    }  # fmt: skip
+    masked = causal(4096, 2, mask=4096 * 4)
+    assert held_twice(masked, shape_of(masked))
+    long = causal(4096, 2)
+    assert registers_of(long, shape_of(long)) == pytest.approx(128, rel=0.15)  # as ptxas has it: two programs an SM

@@ -85,3 +85,10 @@ def test_one_of_several_products_must_do_the_same_work(share: float, ours: bool)
     far = replace(WHOLE, matrix_flops=2.0**30)
     calls, _ = products([far, other_work(share), PASS])
     assert [batch for batch, _ in calls] == [4 if ours else 2]
+
+
+def test_what_waits_for_a_kernel_that_lets_it_start_early_is_left_out() -> None:
+    """The sum behind cuBLAS's own kernel began before that ended; the pass behind the sum did not."""
+    seen = [launch("dot", "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n", 7.0), launch("sum", "sum", 8.0), SEEN[2]]
+    found = paired_kernels(seen, [(gemm(64, 64, 256, dtype="bf16"), 1), (PASS, 1)], SPLIT, 13.0)
+    assert [s * 1e6 for k, s in found if not isinstance(k.geometry, Gemm)] == pytest.approx([1.0])

@@ -28,6 +28,7 @@ import math
 from dataclasses import replace
 
 from meshcast.estimate.gpu.clocks import matrix_joules
+from meshcast.estimate.gpu.convolution_calls import in_tf32, with_start
 from meshcast.estimate.gpu.gemm import packed_time, unit_bytes, wider_bytes, with_widened_tiles
 from meshcast.estimate.gpu.machine import GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
@@ -68,9 +69,10 @@ def convolution(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     if groups == 1 and not gradient and _runs_directly(shape):
         return replace(_direct(kernel, shape, machine), matrix_joules=joules)
     product = _tiled(kernel, shape, rate, machine)
-    taps = math.prod(shape.kernel)
     work = with_widened_tiles(packed_time(product, machine), product, shape, rate, machine)
-    if not gradient and groups == 1 and taps > IMAGE * math.prod(shape.out_spatial):
+    if not _has_image(shape, gradient=gradient):
+        work = with_start(work, shape, machine)
+    elif groups == 1:
         work = work.then(_gathered(_steps(shape, product.width), product.width, machine))
         spectral = spectral_convolution(kernel, shape, machine)
         if spectral is not None and spectral.time < work.time:
@@ -109,12 +111,21 @@ def _tiled(kernel: Kernel, shape: Convolution, rate: Rate, machine: GpuMachine) 
     # Narrow loads starve tensor cores; CUDA cores are fed by them.
     few = groups == 1 and channels < FEW_CHANNELS <= shape.out_channels and rate.on_tensor_cores
     share = p.conv_few_channels if few else p.conv_share if math.prod(shape.kernel) > 1 else 1.0
+    if rate.type == "tf32" and not few:  # what is lost is lost in its steps (`in_tf32`)
+        share = 1.0
     if not rate.on_tensor_cores:
         # Finding pixels takes places of a scheduler's, of which Volta's have some to spare.
         share = min(1.0, share * machine.plain_slots)
         share *= WINOGRAD if by_winograd(shape, gradient=gradient) else 1.0
     product = implicit_gemm(kernel, shape, peak=rate.flops * share, gradient=gradient)
+    if not few and not _has_image(shape, gradient=gradient):
+        product = in_tf32(product, shape, rate, machine)
     return as_unit_takes(product, kernel, shape, rate)
+
+
+def _has_image(shape: Convolution, *, gradient: bool) -> bool:
+    """Whether a forward call has an image for a filter: a gradient of a dilated or transposed layer."""
+    return not gradient and math.prod(shape.kernel) > IMAGE * math.prod(shape.out_spatial)
 
 
 def as_unit_takes(product: TiledProduct, kernel: Kernel, shape: Convolution, rate: Rate) -> TiledProduct:
@@ -226,7 +237,10 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
         # Taps that fall on padding are multiplied like others: half of them on an image no larger than the filter.
         whole = forward and max(shape.lhs_dilation) == 1
         multiplied = results * math.prod(shape.kernel) if whole else shape.macs
-        return _issued(kernel, multiplied * p.depthwise_instructions / packed, machine)
+        # Windows of neighbours that are steps apart share few taps: each is fetched for each result.
+        fetched = multiplied * element_bytes(shape.lhs_dtype) if forward and max(shape.strides) > 1 else 0.0
+        issued = multiplied * p.depthwise_instructions / packed
+        return _issued(kernel, issued, machine, fetched / machine.cache_bandwidth)
     waits = p.load_cycles * shape.macs / max(1.0, results) / machine.clock if forward else 0.0
     direct = _issued(kernel, results * p.general_index + shape.macs * p.general_tap, machine, waits)
     moved = (kernel.read_bytes + kernel.written_bytes) / element_bytes(shape.lhs_dtype)
@@ -240,7 +254,7 @@ def _depthwise(kernel: Kernel, shape: Convolution, machine: GpuMachine) -> GpuWo
 
 
 def _issued(kernel: Kernel, issued: float, machine: GpuMachine, waits: float = 0.0) -> GpuWork:
-    """A kernel that instructions, bytes or the seconds that one of its threads waits limit."""
+    """A kernel that instructions, bytes or the seconds in which its threads wait for taps limit."""
     moved = traffic(kernel.read_bytes, kernel.written_bytes, machine, recency=kernel.recency)
     compute = issued / machine.instruction_rate
     time = 2 * machine.launch + machine.overlapped(moved.seconds, compute, waits)
@@ -257,7 +271,7 @@ def _issued(kernel: Kernel, issued: float, machine: GpuMachine, waits: float = 0
             *moved.terms,
             *machine.named(
                 *machine.issuing(issued, compute),
-                ("a thread's taps, a load each", "wait", waits, "s"),
+                ("taps that threads wait for", "wait", waits, "s"),
                 ("launch", "launch", machine.launch, "s"),
                 ("norm of what overlaps", "p", machine.parameters.overlap, ""),
             ),

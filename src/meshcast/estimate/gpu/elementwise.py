@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshcast.base import larger, largest, made_quickly, smaller
 from meshcast.estimate.gpu.functions import INDEX_INSTRUCTIONS, index_instructions, instructions_per_work
 from meshcast.estimate.gpu.machine import THREADS_PER_SM, WARP, GpuMachine, GpuWork
 from meshcast.estimate.gpu.memory import traffic
+from meshcast.estimate.gpu.picks import picked_bytes
 from meshcast.estimate.rates import catalogue_key
 from meshcast.lower import SCANNED, Kernel, Recency, short_name
-from meshcast.workload import element_bytes, element_work
+from meshcast.workload import Indexed, element_bytes, element_work
 
 BLOCK = 128
 UNROLL = 4
@@ -209,10 +210,15 @@ def looped(demand: LoopDemand, machine: GpuMachine) -> GpuWork:
 
 
 def loop_fusion(kernel: Kernel, machine: GpuMachine) -> GpuWork:
-    """An elementwise fusion, or any movement of data in one pass; what it asks for is worked out once for all rates."""
+    """An elementwise fusion, or any movement of data in one pass; what it asks for is worked out once for all rates.
+
+    Rows that are picked come from memory as often as L2 has lost them, whether the pick stands alone or not.
+    """
     found = machine.loops.get(kernel.cost_key)
     if found is None:
         found = machine.loops[kernel.cost_key] = loop_demand(kernel, machine)
+    if isinstance(kernel.geometry, Indexed):
+        found = replace(found, read=larger(found.read, picked_bytes(kernel.geometry, kernel.written_bytes, machine)))
     return looped(found, machine)
 
 

@@ -19,8 +19,7 @@ import math
 from meshcast.base import larger, smaller
 from meshcast.estimate.gpu.elementwise import blocks, instructions, loop, loop_fusion
 from meshcast.estimate.gpu.machine import THREADS_PER_SM, GpuMachine, GpuWork
-from meshcast.estimate.gpu.memory import hit_share
-from meshcast.estimate.gpu.picks import Picks, missed_bytes, picks_of, row_bytes
+from meshcast.estimate.gpu.picks import Picks, missed_bytes, picked_bytes, picks_of, row_bytes
 from meshcast.lower import Kernel
 from meshcast.workload import DTYPE_BITS, Indexed
 
@@ -36,11 +35,8 @@ def gather(kernel: Kernel, machine: GpuMachine) -> GpuWork:
     shape = kernel.geometry
     if not isinstance(shape, Indexed):
         return loop_fusion(kernel, machine)
-    rows, row = row_bytes(shape)
     elements = float(shape.count * math.prod(shape.slice_shape))
-    touched = min(rows * row, float(shape.table.bytes))
-    read = touched if hit_share(touched, kernel.written_bytes, machine) else max(missed_bytes(shape, machine), touched)
-    return loop(elements, read, kernel.written_bytes, 0.0, machine)
+    return loop(elements, picked_bytes(shape, kernel.written_bytes, machine), kernel.written_bytes, 0.0, machine)
 
 
 def scatter(kernel: Kernel, machine: GpuMachine) -> GpuWork:

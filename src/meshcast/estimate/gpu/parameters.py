@@ -150,6 +150,9 @@ class GpuParameters:
         "instructions per packed element and tile of 64 rows that a product widens in registers", 6.0
     )
     conv_share: float = _about("implicit GEMM relative to a GEMM of its size", 0.8)
+    convolution_start_cycles: float = _about(
+        "what a call of cuDNN's own kernels takes beside its product, in cycles", 6000.0
+    )
     conv_few_channels: float = _about("share of peak of convolutions with fewer than 8 input channels", 0.04)
     depthwise_instructions: float = _about("instructions per multiply-add of depthwise convolutions", 5.7)
     general_index: float = _about("instructions per element that kernels for any shape work out indices with", 785.0)

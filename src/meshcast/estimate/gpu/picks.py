@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshcast.base import by_point
+from meshcast.base import by_point, larger
 from meshcast.estimate.estimator import Array
 from meshcast.estimate.gpu.machine import GpuMachine
+from meshcast.estimate.gpu.memory import hit_share
 from meshcast.workload import DTYPE_BITS, Indexed
 
 SECTOR = 32
@@ -81,6 +82,14 @@ def missed_bytes(shape: Indexed, machine: GpuMachine) -> float:
     capacity = machine.parameters.picked_cache * machine.device.cache_bytes / per_slice
     misses: float = by_point(picks_of(shape).misses, capacity)
     return misses * per_slice
+
+
+def picked_bytes(shape: Indexed, written: float, machine: GpuMachine) -> float:
+    """Bytes that a gather reads: of different rows while they stay in L2 beside its results, else of all that L2 has lost."""
+    rows, row = row_bytes(shape)
+    touched = min(rows * row, float(shape.table.bytes))
+    held = hit_share(touched, written, machine)
+    return touched if held else larger(missed_bytes(shape, machine), touched)
 
 
 @functools.lru_cache(maxsize=1024)

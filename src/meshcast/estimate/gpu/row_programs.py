@@ -49,6 +49,7 @@ VALUE, STREWN_VALUE, TWICE_VALUE = (
     2.15,
 )  # registers of a value, by ptxas: of rows together, apart, in two orders
 VECTOR = 8  # elements that the widest loads take of a row
+WIDEST_LOAD = 16  # bytes of them
 TWICE = 1.7  # instructions of a program whose values are held in two orders, over those of one (PTX)
 LARGE_TILE, SMALL_TILE = (16384, 8), (2048, 4)  # elements of a program, and warps
 # What stands between places and their comparison where nothing else is compared: constants are written anywhere.
@@ -98,9 +99,28 @@ def reductions(ops: tuple[str, ...]) -> int:
 
 
 def held_twice(kernel: Kernel, shape: Reduction) -> bool:
-    """Whether values are held in two orders of threads: of rows apart with a mask of their own, through several reductions."""
+    """Whether values are held in two orders of threads: of rows apart with a mask of their own, through several reductions.
+
+    Not of rows of one operand whose compared places fill more than a vector of each thread: what both orders then have in common
+    is worked out once, and ptxas gives such programs 128 registers where it gives others 168 to 200 (20 softmaxes compiled for an
+    H200: from bf16 or to it 4,096 numbers and not 2,048 on 256 threads; of f32 alone 2,048 and not 1,024). Masks that are loaded
+    stay twice, and so do gradients, whose two operands take all registers (6 compiled).
+    """
     several = reductions(kernel.ops) > 1 and kernel.elements >= math.prod(shape.shape) / 2
-    return several and "strewn" in kernel.flags and mask_is_shared(kernel, shape)
+    if not several or "strewn" not in kernel.flags or not mask_is_shared(kernel, shape):
+        return False
+    elements = math.prod(shape.shape)
+    reduced = math.prod(shape.shape[d] for d in shape.dims)
+    vectors = WARP * max(1, kernel.warps) * WIDEST_LOAD / _narrowest(kernel, shape)
+    loaded = any(SCALARS < size < WHOLE * elements for size in kernel.operand_bytes)
+    return reduced <= vectors or loaded or held_operands(kernel, shape) > 1 or not _is_causal(kernel)
+
+
+def _narrowest(kernel: Kernel, shape: Reduction) -> float:
+    """Bytes of the narrowest numbers that a program loads or stores for every element."""
+    elements = math.prod(shape.shape)
+    sizes = [size / elements for size in (*kernel.operand_bytes, kernel.written_bytes) if size >= WHOLE * elements]
+    return min(sizes, default=float(WORD))
 
 
 def words_of_operands(kernel: Kernel, shape: Reduction) -> float:
@@ -214,8 +234,12 @@ def mask_is_shared(kernel: Kernel, shape: Reduction) -> bool:
     reduced = math.prod(shape.shape[d] for d in shape.dims)
     rows = math.prod(kept)
     masks = {kept[-1] * reduced * width for width in (1, 2, 4)} - {rows * width for width in (1, 2, 4)}
-    causal = "lengths" not in kernel.flags and _compares_places(kernel.ops)
-    return causal or not masks.isdisjoint(kernel.operand_bytes)
+    return _is_causal(kernel) or not masks.isdisjoint(kernel.operand_bytes)
+
+
+def _is_causal(kernel: Kernel) -> bool:
+    """Whether a mask is made of compared places, and not of lengths that are read."""
+    return "lengths" not in kernel.flags and _compares_places(kernel.ops)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import io
 import json
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -23,7 +24,7 @@ from meshcast.estimate.profiled.features import ALONE, place
 from meshcast.estimate.profiled.interpolation import KernelFamily, checked, fit
 from meshcast.estimate.profiled.reference import fixed_cost, reference_model
 from meshcast.hardware import Device
-from meshcast.lower import Kernel, KernelKind
+from meshcast.lower import CostKey, Kernel, KernelKind
 from meshcast.workload import Attention, AttentionLibrary, Gemm, Geometry, Reduction
 
 SCHEMA = "meshcast.interpolator/1"
@@ -170,7 +171,7 @@ def _sorts() -> list[Kernel]:
 
 
 def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources: Iterable[str] = ()) -> Interpolator:
-    """Families fitted to measured kernels; a kernel that a program launches often counts once.
+    """Families fitted to measured kernels; a kernel that a program launches often counts once, with the median of its times.
 
     One whose tile is known is kept without it, too: our own lowering does not foresee which tile XLA will choose.
     """
@@ -178,7 +179,10 @@ def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources:
     timed += [
         replace(row, kernel=replace(row.kernel, tile=0, warps=0, programs=0)) for row in timed if is_program(row.kernel)
     ]
-    found = list({(row.program, row.kernel.cost_key): row for row in timed}.values())
+    alike: defaultdict[tuple[str, CostKey], list[InterpolatorRow]] = defaultdict(list)
+    for row in timed:
+        alike[row.program, row.kernel.cost_key].append(row)
+    found = [replace(rows[-1], seconds=statistics.median(row.seconds for row in rows)) for rows in alike.values()]
     fixed = fixed_cost(device, [row.seconds for row in found])
     model = reference_model(device, fixed)
     reference = [float(t) for t in model.estimate([row.kernel for row in found], device).time]

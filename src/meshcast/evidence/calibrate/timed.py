@@ -3,7 +3,7 @@
 Inside a CUDA graph the profiler calls every launch `command_buffer_N`, and the kernel has the name of the instruction
 with underscores for what no symbol may hold. Equal fusions share one kernel, whose name the HLO text notes beside each
 of them (`deduplicated_name`), though some keep one of their own: the launches of all of them are summed, and every one is
-taken to last as long.
+taken to last as long. Outside of graphs every launch has its instruction's name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshcast.evidence.calibrate.pairing import TimedKernel, paired_kernels
+from meshcast.evidence.calibrate.pairing import TimedKernel, lets_start_early, paired_kernels
 from meshcast.lower import Kernel, KernelKind, lower_hlo
 from meshcast.workload import Attention
 
@@ -74,17 +74,22 @@ def instruction_launches(launches: Sequence[Launch], hlo: str) -> list[Launch]:
     """The launches under the instruction each belongs to, shared ones by how often each instruction runs."""
     shared: dict[str, str] = dict(_SHARED.findall(hlo))
 
-    def group(instruction: str) -> str:
+    def kernel_of(instruction: str) -> str:
         return _symbol(shared.get(instruction, instruction))
 
     runs: defaultdict[str, int] = defaultdict(int)
     for kernel, count in lower_hlo(hlo).schedule.walk():
         if kernel.collective is None:
             runs[kernel.name] += count
+    of_symbol = {_symbol(name): kernel_of(name) for name in runs}
+    graphed = {of_symbol.get(launch["kernel"], "") for launch in launches if launch["hlo_op"].startswith(GRAPH)}
+
+    def group(instruction: str) -> str:
+        return found if (found := kernel_of(instruction)) in graphed else _symbol(instruction)
+
     expected: defaultdict[str, int] = defaultdict(int)
     for name, count in runs.items():
         expected[group(name)] += count
-    of_symbol = {_symbol(name): group(name) for name in runs}
     measured: defaultdict[str, list[Launch]] = defaultdict(list)
     for launch in launches:
         inside = launch["hlo_op"].startswith(GRAPH)
@@ -97,7 +102,8 @@ def instruction_launches(launches: Sequence[Launch], hlo: str) -> list[Launch]:
         ratio = sum(launch["count"] for launch in here) / expected[group(name)]
         if here and (not own or COUNTS_AGREE[0] <= ratio <= COUNTS_AGREE[1]):
             us = sum(launch["us"] for launch in here) * count / expected[group(name)]
-            found.append({"hlo_op": name, "kernel": group(name), "count": count, "us": us})
+            early = any(lets_start_early(launch) for launch in here)
+            found.append({"hlo_op": name, "kernel": group(name), "count": count, "us": us, "early": early})
     return found
 
 

@@ -102,3 +102,28 @@ def test_large_windows_of_single_channels_take_their_multiply_adds() -> None:
     (launch,) = eager_launches(call("convolution", (image, weight), (out,), **told))
     seconds = (image.bytes + weight.bytes + out.bytes) / STREAM / launch.share
     assert seconds == pytest.approx(image.elements * 49 / 4.8e12)
+
+
+@pytest.mark.parametrize(
+    ("op", "products", "copies"),
+    [
+        (convolution(128, 128, 3, groups=4), 1, 3),  # four groups of 32 are one kernel
+        (convolution(768, 768, 1, groups=4), 4, 8),  # SqueezeBERT's of 192: each between copies of its images alone
+        (convolution(768, 768, 3, groups=4), 4, 12),  # and of its weights, where they have a window
+        (convolution(768, 768, 1, groups=4, dtype="float32"), 4, 0),
+        (convolution(768, 768, 3, groups=768), 1, 0),  # single channels are ATen's
+    ],
+)
+def test_wide_groups_of_channels_follow_each_other(op: AtenOp, products: int, copies: int) -> None:
+    launches = eager_launches(op)
+    made = [launch for launch in launches if launch.name != "nchwToNhwc"]
+    assert (len(made), len(launches) - len(made)) == (products, copies)
+    if products > 1:
+        assert {launch.told["groups"] for launch in made} == {1}
+        assert {launch.told["weight"][:2] for launch in made} == {(192, 192)}
+
+
+def test_the_channels_of_a_group_are_turned_alone() -> None:
+    """8 images of 192 of 768 channels, 56 x 56 pixels of 2 bytes."""
+    turned = next(each for each in eager_launches(convolution(768, 768, 1, groups=4)) if each.name == "nchwToNhwc")
+    assert turned.takes[0].bytes == 8 * 192 * 56 * 56 * 2

@@ -16,6 +16,8 @@ STREAM = 4.2e12  # bytes a second of a vectorised elementwise kernel, the rate t
 # Seconds an element where each one's place is computed (`elementwise_kernel`, `Loops.cuh`), and more for each operand, the result
 # among them, that is cast on the way (`fetch_and_cast`): 20 eager models, 310 to 345 and 190 to 235 G elements a second.
 _INDEXED, _CAST_OPERAND = 3.0e-12, 0.55e-12
+# `gather` along a dimension, an element an index, and `scatter_add` of halves by atomics (DeBERTa-v2's 12.6 M relative scores).
+GATHERED, ADDED_HALVES = 3.6e-12, 10.6e-12
 _JOINED = 1 / 220e9  # the same of concatenations (`CatArrayBatchedCopy`)
 # What moves 16 bytes at a time: the share of the rate where pieces lie in order (`CatArrayBatchedCopy_vectorized`; SqueezeNet,
 # Inception, ModernBERT, DenseNet), seconds an element where they are images pixel by pixel (`_alignedK_contig`; SegFormer).

@@ -8,6 +8,7 @@ softmaxes, sums and losses, `eager_libraries` products, convolutions, attention 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ from meshcast.programs.pytorch.code_shapes import (
     joined,
     window_seconds,
 )
+from meshcast.programs.pytorch.contiguous_operands import with_dense_operands
 from meshcast.programs.pytorch.eager_libraries import LIBRARIES
 from meshcast.programs.pytorch.eager_rows import ROWS, channels_last
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
@@ -57,7 +59,8 @@ def eager_launches(op: AtenOp, number: int = -1) -> list[Launch]:
     if op.name.startswith(("_foreach", "_fused_adam", "_fused_sgd")):
         made = _lists(op)
     else:
-        made = (_OWN.get(plain_name(op.name)) or _elementwise)(op)
+        op, copies = with_dense_operands(op)
+        made = itertools.chain(copies, (_OWN.get(plain_name(op.name)) or _elementwise)(op))
     return [replace(launch, op=number) for launch in made if any(each.elements for each in launch.gives)]
 
 

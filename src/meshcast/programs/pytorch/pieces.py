@@ -40,6 +40,7 @@ _LIBRARY = [
     "mv",
     "dot",
     "addmv",
+    "_grouped_mm",
     "convolution",
     "convolution_backward",
     "embedding_dense_backward",

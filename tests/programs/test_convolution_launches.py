@@ -127,3 +127,27 @@ def test_the_channels_of_a_group_are_turned_alone() -> None:
     """8 images of 192 of 768 channels, 56 x 56 pixels of 2 bytes."""
     turned = next(each for each in eager_launches(convolution(768, 768, 1, groups=4)) if each.name == "nchwToNhwc")
     assert turned.takes[0].bytes == 8 * 192 * 56 * 56 * 2
+
+
+def test_narrow_groups_are_padded_to_a_power_of_two() -> None:
+    """RegNet-Y 3.2GF's 24 channels to 32: images and weights are copied into zeros, three operands a pass."""
+    launches = eager_launches(convolution(72, 72, 3, groups=3))
+    names = [launch.name for launch in launches]
+    assert names == [
+        "memset",
+        "nchwToNhwc",
+        "memset",
+        "tensorTransformGeneric",
+        "cudnn_convolution_grouped",
+        *names[-2:],
+    ]
+    assert names[-2:] == ["memset", "nchwToNhwc"]
+    assert launches[0].gives[0].elements == 8 * 96 * 56 * 56
+    assert [each.name for each in eager_launches(convolution(64, 64, 3, groups=2))][
+        0
+    ] == "nchwToNhwc"  # of 32: as it is
+
+
+def test_what_a_library_pads_is_no_buffer_of_the_graph() -> None:
+    plain, padded = (Compiled(training(convolution(3 * n, 3 * n, 3, groups=3))).peak() for n in (32, 24))
+    assert padded["temporaries"] < plain["temporaries"]

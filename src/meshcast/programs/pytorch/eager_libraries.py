@@ -37,7 +37,13 @@ from meshcast.programs.pytorch.code_shapes import (
 from meshcast.programs.pytorch.contiguous_operands import COPIES, copied_to, dense_view
 from meshcast.programs.pytorch.eager_rows import channels_last, summing
 from meshcast.programs.pytorch.expert_products import grouped_product
-from meshcast.programs.pytorch.grouped_convolutions import channels_of_one_group, groups_follow, of_one_group
+from meshcast.programs.pytorch.grouped_convolutions import (
+    channels_of_one_group,
+    groups_follow,
+    of_one_group,
+    padded_copy,
+    padded_width,
+)
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
 from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
 from meshcast.programs.pytorch.table_gradients import added_at, embedding_gradient
@@ -236,17 +242,26 @@ def convolved(name: str, takes: tuple[View, ...], out: View, told: dict[str, Any
     if groups_follow(told) and not depthwise(told):
         yield from _group_by_group(name, takes, out, told, turned=turned)
         return
-    if turned:
-        yield from map(turning, takes)
+    padded = padded_width(told) if turned else 0
+    images = {"forward": (True, False, True), "data": (True, False, True), "weight": (True, True, False)}[told["pass"]]
+
+    def copies(view: View, place: int) -> Iterator[Launch]:
+        if padded:
+            yield from padded_copy(view, told, padded, weight=not images[place])
+        elif turned:
+            yield turning(view)
+
+    for place, view in enumerate(takes):
+        yield from copies(view, place)
     share = CUDNN[by_cudnn(told, takes[0], last=True)] if turned else _of_cudnn(told, takes[0])
     share *= grouped_share(told)
+    name = f"{name}_grouped" if told["groups"] > 1 and not depthwise(told) else name
     made = Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=share)
     if _by_aten(told, takes[0]):
         yield _depthwise_by_aten(made)
     else:
         yield depthwise_by_cudnn(made) if depthwise(told) and channels_last(takes[0]) else made
-    if turned:
-        yield turning(out)
+    yield from copies(out, len(takes))
 
 
 def _group_by_group(

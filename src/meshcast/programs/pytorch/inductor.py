@@ -31,7 +31,7 @@ from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.launched import Arithmetic, Launch
 from meshcast.programs.pytorch.padded import timed_rows
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
-from meshcast.programs.pytorch.recorded import BYTES, Recording, View
+from meshcast.programs.pytorch.recorded import BYTES, OF_A_CALL, Recording, View
 from meshcast.programs.pytorch.repeats import with_repeats
 from meshcast.programs.pytorch.table_gradients import compiled_gradient
 from meshcast.programs.pytorch.triton_code import (
@@ -253,6 +253,8 @@ class Compiled:
         sizes: dict[int, int] = {}
         for i, launch in enumerate(launches):
             for view in (*launch.takes, *launch.gives):
+                if view.storage >= OF_A_CALL:
+                    continue
                 last[view.storage] = i
                 sizes[view.storage] = max(
                     sizes.get(view.storage, 0), view.elements * (view.bytes // max(1, view.elements) or 1)
@@ -271,13 +273,13 @@ class Compiled:
         # A result that a graph passes on has a gradient of its own, zeros where nobody read it, until the first product.
         filled, multiplied = sum(rounded(view.bytes) for view in recording.passed_on if view.elements > 1), False
         for i, launch in enumerate(launches):
-            made = [view.storage for view in launch.gives]
+            made = [view.storage for view in launch.gives if view.storage < OF_A_CALL]
             freed = list(gone.get(i, []))
             if launch.form in (
                 "pointwise",
                 "reduce",
             ):  # a result takes the place of what its kernel is the last to read
-                ending = [s for s in (view.storage for view in launch.takes) if last[s] == i and s in launch.renews]
+                ending = [s for s in (view.storage for view in launch.takes) if last.get(s) == i and s in launch.renews]
                 freed += [s for s in ending if any(real[s] == real[each] for each in made) and s not in made]
             op = recording.ops[launch.op]
             turned = launch.form == "convolution" and self._channels_last

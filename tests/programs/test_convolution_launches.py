@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshcast.programs.pytorch.allocator import eager_peak
+from meshcast.programs.pytorch.allocator import cublas_workspaces, eager_peak
 from meshcast.programs.pytorch.code_shapes import CUDNN, STREAM, UNALIGNED
 from meshcast.programs.pytorch.eager import eager_launches
 from meshcast.programs.pytorch.image_layouts import channels_last_pays
@@ -151,3 +151,12 @@ def test_narrow_groups_are_padded_to_a_power_of_two() -> None:
 def test_what_a_library_pads_is_no_buffer_of_the_graph() -> None:
     plain, padded = (Compiled(training(convolution(3 * n, 3 * n, 3, groups=3))).peak() for n in (32, 24))
     assert padded["temporaries"] < plain["temporaries"]
+
+
+def test_cublas_has_a_workspace_for_each_thread_that_multiplies() -> None:
+    x, w, y = dense(0, 64, 64), dense(1, 64, 64), dense(2, 64, 64)
+    product, back = call("mm", (x, w), (y,)), call("mm", (y, w), (dense(3, 64, 64),), phase="backward")
+    held = {0: "input", 1: "parameter"}
+    assert cublas_workspaces(recording(convolution(64, 64, 3), held=held, returned=())) == 0
+    assert cublas_workspaces(recording(product, held=held, returned=())) == 32 << 20
+    assert cublas_workspaces(recording(product, back, held=held, returned=())) == 64 << 20

@@ -52,6 +52,7 @@ _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
 _TILE_PIXELS = 128  # that a tile of a product takes
 _SHORT = 64  # sums of a product, which fill no pipeline
 _TILE = 32  # the smallest tile of plain cores (`tilesize32x32x8` in profiles)
+_ADDING = ("scatter_add", "index_add", "scatter_reduce", "index_reduce")
 _WORD = 4  # bytes that an atomic operation takes
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
@@ -369,14 +370,23 @@ def _index_put(op: AtenOp) -> Iterator[Launch]:
 
 
 def _scattered(op: AtenOp) -> Iterator[Launch]:
-    """Values put, or added by atomics; in half precision those are a loop over the word that holds the value."""
-    added = op.tensor("src")
-    if op.name == "scatter_add" and added is not None and BYTES[added.dtype] < _WORD:
-        made = pointwise(op.name, (added, *op.takes[1:2]), op.gives[:1], ("add",))
-        seconds = max(0.0, added.elements * ADDED_HALVES - bytes_of((*made.takes, *made.gives)) / STREAM)
-        yield replace(made, extra=PLACES_START + seconds, turned=False)
-        return
-    yield Launch(name=op.name, form="scatter", takes=op.takes, gives=op.gives)
+    """Values put at places, or added there by atomics, a thread an element (`ScatterGatherKernel.cu`, `Indexing.cu`).
+
+    Additions in half precision are a loop over the word that holds the value. What is not written over is copied before.
+    """
+    table, index = op.gives[0], op.tensor("index")
+    values = op.tensor("src") or op.tensor("source") or (op.takes[-1] if op.takes[-1] is not index else None)
+    count = min(table.elements, max(each.elements for each in (values, index, op.takes[-1]) if each is not None))
+    if not op.name.endswith("_"):
+        yield pointwise("copy_", op.takes[:1], op.gives[:1], ())
+    added = plain_name(op.name) in _ADDING and BYTES[table.dtype] < _WORD
+    part = View(table.storage, (count,), (1,), table.dtype)
+    takes = tuple(each for each in (values, index) if each is not None and each.elements > 1) or (part,)
+    made = pointwise(op.name, takes, (part,), ("add",))
+    many = max([count, *(each.elements for each in takes)])
+    seconds = many * (ADDED_HALVES if added else GATHERED)
+    extra = PLACES_START + max(0.0, seconds - bytes_of((*takes, part)) / STREAM)
+    yield replace(made, turned=False, extra=extra)
 
 
 def _sorted(op: AtenOp) -> Iterator[Launch]:
@@ -400,7 +410,7 @@ LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
     "gather": _picked_one_by_one,
     "embedding_dense_backward": embedding_gradient,
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _index_put),
-    **dict.fromkeys(("scatter_add", "scatter", "index_add"), _scattered),
+    **dict.fromkeys(("scatter", "index_copy", "masked_scatter", *_ADDING), _scattered),
     **dict.fromkeys(("sort", "topk"), _sorted),
 }
 

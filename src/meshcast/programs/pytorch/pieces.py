@@ -52,6 +52,9 @@ _LIBRARY = [
     "scatter_add",
     "scatter",
     "index_add",
+    "scatter_reduce",
+    "index_reduce",
+    "masked_scatter",
     "_unsafe_index_put",
 ]
 

@@ -31,7 +31,17 @@ from meshcast.programs.stand_ins import standing_in
 from meshcast.programs.user_lines import user_line
 
 _NOTHING = frozenset(
-    {"lift_fresh", "device", "empty", "empty_like", "empty_strided", "new_empty", "sym_size", "is_same_size"}
+    {
+        "lift_fresh",
+        "device",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "sym_size",
+        "is_same_size",
+    }
 )
 
 _DRAWS = frozenset({"rand", "randn", "randint", "uniform_", "bernoulli_"})

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from meshcast.programs.pytorch.code_shapes import PLACES_START, indexed
+from meshcast.programs.pytorch.code_shapes import PLACES_START, against_order, indexed
 from meshcast.programs.pytorch.launched import Launch, pointwise
 from meshcast.programs.pytorch.recorded import AtenOp, View
 
@@ -47,6 +47,8 @@ def dense_view(view: View, storage: int) -> View:
 def copied_to(view: View, dense: View, name: str = "contiguous_copy") -> Launch:
     """The copy of a view into a tensor of its own."""
     made = pointwise(name, (view,), (dense,), ())
+    if made.turned:
+        return replace(made, turned=False, extra=PLACES_START + against_order((view,), (dense,)))
     return replace(made, share=indexed((view,), (dense,)), extra=PLACES_START)
 
 

@@ -30,6 +30,7 @@ from meshcast.programs.pytorch.code_shapes import (
     STREAM,
     UNROLLED,
     WINDOWS,
+    against_order,
     bytes_of,
     indexed,
     joined,
@@ -82,6 +83,8 @@ def shaped(launch: Launch, *, always: bool = False) -> Launch:
     """An elementwise kernel with the share that its operands' layouts leave it."""
     result = launch.gives[0]
     wide = [view for view in launch.takes if view.elements > 1]
+    if launch.turned:
+        return replace(launch, turned=False, extra=PLACES_START + against_order(launch.takes, launch.gives))
     if always or not all(_lies_as(view, result) for view in wide):
         return replace(launch, share=indexed(launch.takes, launch.gives), extra=PLACES_START)
     functions = has_functions(launch.stages[0].ops)

@@ -65,7 +65,7 @@ def product(op: AtenOp) -> Iterator[Launch]:
     for each in (left, right):
         if len(each.shape) > 1 and 1 not in each.strides[-2:] and 1 not in each.shape[-2:]:
             dense = dense_view(each, COPIES + each.storage)
-            yield replace(copied_to(each, dense, "copy_for_cublas"), extra=0.0)
+            yield copied_to(each, dense, "copy_for_cublas")
     told = {
         "batch": math.prod(left.shape[:-2]),
         "m": left.shape[-2] if len(left.shape) > 1 else 1,

@@ -14,22 +14,17 @@ from typing import Any
 
 from meshcast.programs.pytorch.arithmetic import plain_name
 from meshcast.programs.pytorch.code_shapes import (
-    ADDED_HALVES,
     ATTENTION_DROPPED,
     BY_VECTOR,
     CUDNN,
-    GATHERED,
     GROUPED,
     MASKED_PAIR,
-    PLACES_START,
     PLAIN,
     PLAIN_SHORT,
-    STREAM,
     TF32,
     TURN_START,
     TURNED,
     UNALIGNED,
-    bytes_of,
     indexed,
     one_by_one,
     tapped,
@@ -45,15 +40,13 @@ from meshcast.programs.pytorch.grouped_convolutions import (
     padded_width,
 )
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
+from meshcast.programs.pytorch.picked import PICKED
 from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
-from meshcast.programs.pytorch.table_gradients import added_at, embedding_gradient
 
 _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
 _TILE_PIXELS = 128  # that a tile of a product takes
 _SHORT = 64  # sums of a product, which fill no pipeline
 _TILE = 32  # the smallest tile of plain cores (`tilesize32x32x8` in profiles)
-_ADDING = ("scatter_add", "index_add", "scatter_reduce", "index_reduce")
-_WORD = 4  # bytes that an atomic operation takes
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
 
@@ -354,41 +347,6 @@ def attention(op: AtenOp) -> Iterator[Launch]:
         yield pointwise("convert_dq", op.gives[:1], op.gives[:1], ("add",))
 
 
-def _picked(op: AtenOp) -> Iterator[Launch]:
-    yield Launch(name=op.name, form="gather", takes=op.takes, gives=op.gives)
-
-
-def _picked_one_by_one(op: AtenOp) -> Iterator[Launch]:
-    """`gather`: an element for each index (`ScatterGatherKernel.cu`), whose place is computed."""
-    made = pointwise(op.name, op.takes, op.gives[:1], ())
-    yield replace(made, share=indexed(made.takes, made.gives, each=GATHERED), turned=False, extra=PLACES_START)
-
-
-def _index_put(op: AtenOp) -> Iterator[Launch]:
-    """Values put, or added, at indices."""
-    yield from added_at(op) if op.told.get("accumulate") else _scattered(op)
-
-
-def _scattered(op: AtenOp) -> Iterator[Launch]:
-    """Values put at places, or added there by atomics, a thread an element (`ScatterGatherKernel.cu`, `Indexing.cu`).
-
-    Additions in half precision are a loop over the word that holds the value. What is not written over is copied before.
-    """
-    table, index = op.gives[0], op.tensor("index")
-    values = op.tensor("src") or op.tensor("source") or (op.takes[-1] if op.takes[-1] is not index else None)
-    count = min(table.elements, max(each.elements for each in (values, index, op.takes[-1]) if each is not None))
-    if not op.name.endswith("_"):
-        yield pointwise("copy_", op.takes[:1], op.gives[:1], ())
-    added = plain_name(op.name) in _ADDING and BYTES[table.dtype] < _WORD
-    part = View(table.storage, (count,), (1,), table.dtype)
-    takes = tuple(each for each in (values, index) if each is not None and each.elements > 1) or (part,)
-    made = pointwise(op.name, takes, (part,), ("add",))
-    many = max([count, *(each.elements for each in takes)])
-    seconds = many * (ADDED_HALVES if added else GATHERED)
-    extra = PLACES_START + max(0.0, seconds - bytes_of((*takes, part)) / STREAM)
-    yield replace(made, turned=False, extra=extra)
-
-
 def _sorted(op: AtenOp) -> Iterator[Launch]:
     yield Launch(name=op.name, form="sort", takes=op.takes[:1], gives=op.gives)
 
@@ -406,11 +364,7 @@ LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
         ),
         attention,
     ),
-    **dict.fromkeys(("embedding", "index", "index_select"), _picked),
-    "gather": _picked_one_by_one,
-    "embedding_dense_backward": embedding_gradient,
-    **dict.fromkeys(("index_put", "_unsafe_index_put"), _index_put),
-    **dict.fromkeys(("scatter", "index_copy", "masked_scatter", *_ADDING), _scattered),
+    **PICKED,
     **dict.fromkeys(("sort", "topk"), _sorted),
 }
 

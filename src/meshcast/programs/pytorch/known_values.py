@@ -27,7 +27,7 @@ _LIKE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_one
 _DRAWN = ("rand", "bernoulli", "normal", "uniform", "multinomial", "dropout", "exponential", "empty", "geometric")
 
 
-class KnownValues:
+class NumbersAlone:
     """By fake tensor, what it holds; views and writes are followed, since the same calls are made with the values."""
 
     def __init__(self) -> None:

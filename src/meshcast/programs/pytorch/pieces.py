@@ -326,9 +326,9 @@ class Pieces:
                 (),
             )
         elif name == "native_group_norm_backward":
-            sums = (self._small(2 * math.prod(shape[:2])), *op.gives[1:])
-            yield "rows", takes, sums, shape, ("multiply",), tuple(range(2, rank))
-            yield "loop", (*takes, sums[0]), op.gives[:1], shape, ("multiply", "add", "multiply", "add"), ()
+            moments = self._small(2 * math.prod(shape[:2]))
+            yield "rows", takes, (moments, *op.gives[1:]), shape, ("multiply",), tuple(range(2, rank))
+            yield "loop", (*takes, moments), op.gives[:1], shape, ("multiply", "add", "multiply", "add"), ()
         elif name in ("native_layer_norm_backward", "_fused_rms_norm_backward"):
             dims = normalised(op, wide)
             outer = tuple(d for d in range(rank) if d not in dims)

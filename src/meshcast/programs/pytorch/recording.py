@@ -23,7 +23,7 @@ from meshcast.base import UnsupportedError, UsageError
 from meshcast.programs.pytorch.cuda_choices import Casts, as_on_cuda
 from meshcast.programs.pytorch.fake_modules import on_fakes
 from meshcast.programs.pytorch.host_tensors import HostTensors
-from meshcast.programs.pytorch.known_values import KnownValues
+from meshcast.programs.pytorch.known_values import NumbersAlone
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
 from meshcast.programs.pytorch.value_calls import in_other_terms, shaped_by_values
@@ -62,7 +62,7 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
         self.on = False
         self.modules = 0  # called since the last operator
         self.reads = 0  # of values by the host
-        self.values = KnownValues()
+        self.values = NumbersAlone()
         self.host: HostTensors | None = None  # which tensors are the host's, where that is followed
 
     def called(self, *_: Any) -> None:

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from meshcast.programs.pytorch.expert_products import one_by_one, shared_out
-from meshcast.programs.pytorch.known_values import KnownValues
+from meshcast.programs.pytorch.known_values import NumbersAlone
 
 aten = torch.ops.aten
 _READ = frozenset({aten.index.Tensor})
@@ -37,7 +37,7 @@ def _places(indices: Any) -> list[Any]:
     return found
 
 
-def in_other_terms(func: Any, args: Any, kwargs: Any, values: KnownValues, waits: Callable[[], None]) -> Call | None:
+def in_other_terms(func: Any, args: Any, kwargs: Any, values: NumbersAlone, waits: Callable[[], None]) -> Call | None:
     """What is called instead of a call; None where it is called as it is."""
     if func in _READ or func in _WRITTEN:
         masks = [index for index in args[1] if _is_mask(index)]
@@ -56,7 +56,7 @@ def in_other_terms(func: Any, args: Any, kwargs: Any, values: KnownValues, waits
     return None
 
 
-def _group_by_group(left: Any, right: Any, ends: Any, values: KnownValues, waits: Callable[[], None]) -> Any:
+def _group_by_group(left: Any, right: Any, ends: Any, values: NumbersAlone, waits: Callable[[], None]) -> Any:
     rows = (
         left.shape[0] if left.dim() == 2 and right.dim() == 3 else right.shape[-1] if left.dim() == 3 else left.shape[1]
     )
@@ -71,7 +71,7 @@ def _group_by_group(left: Any, right: Any, ends: Any, values: KnownValues, waits
     )  # fmt: skip
 
 
-def shaped_by_values(func: Any, args: Any, kwargs: Any, values: KnownValues) -> Any:
+def shaped_by_values(func: Any, args: Any, kwargs: Any, values: NumbersAlone) -> Any:
     """What a call gives whose shape hangs on values: as they are known; places of a mask that is not, everywhere; else None."""
     found = values.found(func, args, kwargs)
     if found is not None:

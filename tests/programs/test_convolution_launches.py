@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshcast.programs.pytorch.allocator import eager_peak
+from meshcast.programs.pytorch.allocator import cublas_workspaces, eager_peak
 from meshcast.programs.pytorch.code_shapes import CUDNN, STREAM, UNALIGNED
 from meshcast.programs.pytorch.eager import eager_launches
 from meshcast.programs.pytorch.image_layouts import channels_last_pays
@@ -102,3 +102,59 @@ def test_large_windows_of_single_channels_take_their_multiply_adds() -> None:
     (launch,) = eager_launches(call("convolution", (image, weight), (out,), **told))
     seconds = (image.bytes + weight.bytes + out.bytes) / STREAM / launch.share
     assert seconds == pytest.approx(image.elements * 49 / 4.8e12)
+
+
+@pytest.mark.parametrize(
+    ("op", "products", "copies"),
+    [
+        (convolution(128, 128, 3, groups=4), 1, 3),  # four groups of 32 are one kernel
+        (convolution(768, 768, 1, groups=4), 4, 8),  # SqueezeBERT's of 192: each between copies of its images alone
+        (convolution(768, 768, 3, groups=4), 4, 12),  # and of its weights, where they have a window
+        (convolution(768, 768, 1, groups=4, dtype="float32"), 4, 0),
+        (convolution(768, 768, 3, groups=768), 1, 0),  # single channels are ATen's
+    ],
+)
+def test_wide_groups_of_channels_follow_each_other(op: AtenOp, products: int, copies: int) -> None:
+    launches = eager_launches(op)
+    made = [launch for launch in launches if launch.name != "nchwToNhwc"]
+    assert (len(made), len(launches) - len(made)) == (products, copies)
+    if products > 1:
+        assert {launch.told["groups"] for launch in made} == {1}
+        assert {launch.told["weight"][:2] for launch in made} == {(192, 192)}
+
+
+def test_the_channels_of_a_group_are_turned_alone() -> None:
+    """8 images of 192 of 768 channels, 56 x 56 pixels of 2 bytes."""
+    turned = next(each for each in eager_launches(convolution(768, 768, 1, groups=4)) if each.name == "nchwToNhwc")
+    assert turned.takes[0].bytes == 8 * 192 * 56 * 56 * 2
+
+
+def test_narrow_groups_are_padded_to_a_power_of_two() -> None:
+    """RegNet-Y 3.2GF's 24 channels to 32: images and weights are copied into zeros, three operands a pass."""
+    launches = eager_launches(convolution(72, 72, 3, groups=3))
+    names = [launch.name for launch in launches]
+    assert names == [
+        "memset",
+        "nchwToNhwc",
+        "memset",
+        "tensorTransformGeneric",
+        "cudnn_convolution_grouped",
+        *names[-2:],
+    ]
+    assert names[-2:] == ["memset", "nchwToNhwc"]
+    assert launches[0].gives[0].elements == 8 * 96 * 56 * 56
+    assert next(iter(eager_launches(convolution(64, 64, 3, groups=2)))).name == "nchwToNhwc"  # of 32: as it is
+
+
+def test_what_a_library_pads_is_no_buffer_of_the_graph() -> None:
+    plain, padded = (Compiled(training(convolution(3 * n, 3 * n, 3, groups=3))).peak() for n in (32, 24))
+    assert padded["temporaries"] < plain["temporaries"]
+
+
+def test_cublas_has_a_workspace_for_each_thread_that_multiplies() -> None:
+    x, w, y = dense(0, 64, 64), dense(1, 64, 64), dense(2, 64, 64)
+    product, back = call("mm", (x, w), (y,)), call("mm", (y, w), (dense(3, 64, 64),), phase="backward")
+    held = {0: "input", 1: "parameter"}
+    assert cublas_workspaces(recording(convolution(64, 64, 3), held=held, returned=())) == 0
+    assert cublas_workspaces(recording(product, held=held, returned=())) == 32 << 20
+    assert cublas_workspaces(recording(product, back, held=held, returned=())) == 64 << 20

@@ -9,7 +9,9 @@ import pytest
 
 from meshcast.programs.pytorch.allocator import BIASED_WORKSPACE, WORKSPACE, eager_peak
 from meshcast.programs.pytorch.code_shapes import (
+    ADDED_HALVES,
     CHANNEL_START,
+    GATHERED,
     PLACES_START,
     STREAM,
     UNROLLED,
@@ -17,7 +19,7 @@ from meshcast.programs.pytorch.code_shapes import (
     down_seconds,
     row_seconds,
 )
-from meshcast.programs.pytorch.eager import eager_launches
+from meshcast.programs.pytorch.eager import eager_launches, launched_bytes
 from meshcast.programs.pytorch.hosted import eager_host, work_of
 from meshcast.programs.pytorch.launched import Launch
 from meshcast.programs.pytorch.recorded import AtenOp, View
@@ -49,10 +51,12 @@ def test_elementwise_kernels_by_layout_and_dtype() -> None:
     assert cast.share == UNROLLED
     half = [dense(i, 1024, 1024, dtype="bfloat16") for i in range(2)]
     turned = View(0, (1024, 1024), (1, 1024), "bfloat16")
-    (indexed,) = eager_launches(call("clone", (turned,), (half[1],)))
-    # Two bytes in and two out at 4.2 TB/s, against 3.0 ps an element.
-    assert indexed.share == pytest.approx(4 / 4.2e12 / 3.0e-12)
-    assert indexed.turned
+    (against,) = eager_launches(call("clone", (turned,), (half[1],)))
+    # Two bytes in and two out at 4.2 TB/s, against 6.0 ps an element.
+    assert against.extra - PLACES_START == pytest.approx(2**20 * (6.0e-12 - 4 / 4.2e12))
+    apart = View(0, (1024, 1024), (2048, 1), "bfloat16")
+    (indexed,) = eager_launches(call("clone", (apart,), (half[1],)))
+    assert indexed.share == pytest.approx(4 / 4.2e12 / 3.0e-12)  # whose neighbours are neighbours: 3.0 ps
     # Of two dtypes, each of the three operands is cast where its place is: 0.55 ps more.
     row, wide = dense(3, 1, 1024), [dense(i, 1024, 1024, dtype="bfloat16") for i in (0, 1)]
     (cast,) = eager_launches(call("mul", (wide[0], row), (out,)))
@@ -345,3 +349,42 @@ def test_small_tiles_of_batches_are_plain_cores_own() -> None:
     (other,) = eager_launches(call("bmm", wide, (dense(2, 4096, 27, 128),)))
     assert tiny.told["plain"]
     assert tiny.share == 2 * other.share
+
+
+def test_a_group_norms_gradient_reads_its_images_twice() -> None:
+    images = [dense(i, 8, 32, 56, 56) for i in range(2)]
+    op = call(
+        "native_group_norm_backward", (*images, dense(2, 8, 4), dense(3, 8, 4), dense(4, 32)),
+        (dense(5, 8, 32, 56, 56), dense(6, 32), dense(7, 32)), phase="backward", N=8, C=32, HxW=3136, group=4,
+    )  # fmt: skip
+    sums, gradient, weights = eager_launches(op)
+    assert sums.gives[0].elements == 8 * 32
+    assert [launched_bytes(each) for each in (sums, gradient)] == [2 * images[0].bytes + 1024, 3 * images[0].bytes]
+    assert [view.elements for view in weights.gives] == [32, 32]
+
+
+def test_values_are_added_at_places_by_a_thread_an_element() -> None:
+    """Halves by a loop over the word they are in: three times as long as single floats, whatever the table's size."""
+
+    def seconds(dtype: str) -> float:
+        table, rows = dense(0, 1 << 20, 64, dtype=dtype), dense(2, 4096, 64, dtype=dtype)
+        places = ("self", "index", "source")
+        op = call("index_add_", (table, dense(1, 4096, dtype="int64"), rows), (table,), places=places, dim=0)
+        (launch,) = eager_launches(op)
+        assert launched_bytes(launch) < 3 * rows.bytes
+        return launch.extra - PLACES_START + launched_bytes(launch) / STREAM
+
+    assert seconds("bfloat16") == pytest.approx(4096 * 64 * ADDED_HALVES)
+    assert seconds("float32") == pytest.approx(4096 * 64 * GATHERED)
+
+
+def test_what_is_permuted_is_copied_before_its_rows_are_normalised() -> None:
+    images = View(0, (8, 56, 56, 96), (96 * 56 * 56, 56, 1, 56 * 56), "float32")
+    norm = call("native_layer_norm", (images,), (dense(1, 8, 56, 56, 96),), normalized_shape=(96,))
+    copied, made = eager_launches(norm)
+    assert copied.name == "contiguous_copy"
+    assert made.takes[0].contiguous
+    assert (
+        len(eager_launches(call("native_layer_norm", (dense(0, 8, 96),), (dense(1, 8, 96),), normalized_shape=(96,))))
+        == 1
+    )

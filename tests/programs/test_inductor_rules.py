@@ -150,25 +150,31 @@ def test_windows_read_what_is_in_memory() -> None:
     ]
 
 
-def test_a_result_is_written_over_what_its_own_loop_reads() -> None:
-    """`relu(x w + y)` takes the product's place; a GELU reads twice what is made of five tensors, and does not."""
-    x, w = dense(0, 1024, 1024), dense(1, 1024, 1024)
+@pytest.mark.parametrize(("dtype", "gelu"), [("float32", 1), ("bfloat16", 2)])
+def test_a_result_is_written_over_what_its_own_loop_reads(dtype: str, gelu: int) -> None:
+    """`relu(x w + y)` takes the product's place; a GELU reads twice what is made of five tensors, in half precision cast to
+    fp32, which is larger than the place.
+    """
+
+    def matrix(storage: int) -> View:
+        return dense(storage, 1024, 1024, dtype=dtype)
+
     held = {0: "input", 1: "parameter", **dict.fromkeys((20, 21, 22, 23), "parameter")}
-    a, b, c = dense(2, 1024, 1024), dense(3, 1024, 1024), dense(4, 1024, 1024)
-    others = [dense(i, 1024, 1024) for i in (20, 21, 22, 23)]
+    others = [matrix(i) for i in (20, 21, 22, 23)]
 
     def temporaries(last: str) -> int:
         step = recording(
-            call("mm", (x, w), (a,)),
-            call("addcmul", (a, *others), (b,)),
-            call(last, (b,), (c,)),
+            call("mm", (matrix(0), matrix(1)), (matrix(2),)),
+            call("addcmul", (matrix(2), *others), (matrix(3),)),
+            call(last, (matrix(3),), (matrix(4),)),
             held=held,
-            returned=(c,),
+            returned=(matrix(4),),
         )
         return Compiled(step).peak()["temporaries"] - (32 << 20)
 
-    assert temporaries("relu") == 4 << 20
-    assert temporaries("gelu") == 2 * (4 << 20)
+    size = matrix(0).bytes
+    assert temporaries("relu") == size
+    assert temporaries("gelu") == gelu * size
 
 
 def test_arithmetic_is_the_limit_where_it_takes_longer_than_memory() -> None:

@@ -17,6 +17,7 @@ from meshcast.programs.pytorch.recorded import AtenOp, Recording
 
 Event = tuple[Sequence[int], Sequence[int], int]  # storages given back, storages made, bytes of the call alone
 BLOCK = 512
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addbmm", "_grouped_mm")
 WORKSPACE = 32 << 20  # of cuBLAS
 BIASED_WORKSPACE = 1 << 20  # of cuBLASLt
 
@@ -36,9 +37,13 @@ def eager_peak(recording: Recording) -> dict[str, int]:
         made = [each.storage for each in op.gives if each.storage not in seen and not seen.add(each.storage)]  # type: ignore[func-returns-value]
         events.append((op.frees, made, call_workspace(op)))
     most = worst(events, recording.sizes, ignored=held)
-    threads = 2 if any(op.phase == "backward" for op in recording.ops) else 1
-    products = any(op.name in ("mm", "addmm", "bmm", "baddbmm") for op in recording.ops)
-    return told(arguments, most + (threads * WORKSPACE if products else 0))
+    return told(arguments, most + cublas_workspaces(recording))
+
+
+def cublas_workspaces(recording: Recording) -> int:
+    """Bytes of cuBLAS's workspaces: one of each thread that multiplies matrices; convolutions are cuDNN's alone (SqueezeNet)."""
+    threads = {op.phase == "backward" for op in recording.ops if op.name in _PRODUCTS}
+    return len(threads) * WORKSPACE
 
 
 def call_workspace(op: AtenOp) -> int:

@@ -16,6 +16,11 @@ STREAM = 4.2e12  # bytes a second of a vectorised elementwise kernel, the rate t
 # Seconds an element where each one's place is computed (`elementwise_kernel`, `Loops.cuh`), and more for each operand, the result
 # among them, that is cast on the way (`fetch_and_cast`): 20 eager models, 310 to 345 and 190 to 235 G elements a second.
 _INDEXED, _CAST_OPERAND = 3.0e-12, 0.55e-12
+# Seconds an element where neighbours of what is written are read from places apart: 32 bytes of the cache each, whatever the
+# dtype, at 5.4e12 bytes a second (84 copies of SqueezeBERT's layers between channels and tokens, 38 us for 6.3 M elements).
+_AGAINST = 6.0e-12
+# `gather` along a dimension, an element an index, and `scatter_add` of halves by atomics (DeBERTa-v2's 12.6 M relative scores).
+GATHERED, ADDED_HALVES = 3.6e-12, 10.6e-12
 _JOINED = 1 / 220e9  # the same of concatenations (`CatArrayBatchedCopy`)
 # What moves 16 bytes at a time: the share of the rate where pieces lie in order (`CatArrayBatchedCopy_vectorized`; SqueezeNet,
 # Inception, ModernBERT, DenseNet), seconds an element where they are images pixel by pixel (`_alignedK_contig`; SegFormer).
@@ -174,6 +179,12 @@ def indexed(takes: Sequence[View], gives: Sequence[View], *, each: float | None 
         each = _INDEXED + (_CAST_OPERAND * len(wide) if cast else 0.0)
     moved = moved_bytes(takes, gives) / STREAM
     return min(1.0, moved / (elements * each)) if elements and moved else 1.0
+
+
+def against_order(takes: Sequence[View], gives: Sequence[View]) -> float:
+    """Seconds, beside those of its bytes, of a kernel that reads in another order than it writes, without tiles."""
+    elements = max((view.elements for view in gives), default=0)
+    return max(0.0, elements * _AGAINST - moved_bytes(takes, gives) / STREAM)
 
 
 def tapped(takes: Sequence[View], gives: Sequence[View], *, taps: int, what: str) -> float:

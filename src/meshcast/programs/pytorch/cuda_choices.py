@@ -50,8 +50,10 @@ def as_on_cuda(*, compiled: bool = False) -> Iterator[Casts]:
         asked = sys.modules.get("transformers.utils.import_utils")
         if asked is not None and hasattr(asked, "is_fake_tensor"):
             stack.enter_context(standing_in(asked, is_fake_tensor=lambda _: compiled))
-        if compiled and hasattr(asked, "is_torchdynamo_compiling"):
-            stack.enter_context(standing_in(asked, is_torchdynamo_compiling=lambda: True))
+        if compiled:  # experts ask by a name of their own
+            for each in (asked, sys.modules.get("transformers.integrations.moe")):
+                if hasattr(each, "is_torchdynamo_compiling"):
+                    stack.enter_context(standing_in(each, is_torchdynamo_compiling=lambda: True))
         # Until 2.14 Dynamo answers this with yes whatever it traces (pytorch#176499), and `transformers` keeps every mask.
         if compiled and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14):
             stack.enter_context(standing_in(torch.compiler, is_exporting=lambda: True))

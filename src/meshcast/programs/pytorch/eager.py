@@ -8,6 +8,7 @@ softmaxes, sums and losses, `eager_libraries` products, convolutions, attention 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -29,11 +30,13 @@ from meshcast.programs.pytorch.code_shapes import (
     STREAM,
     UNROLLED,
     WINDOWS,
+    against_order,
     bytes_of,
     indexed,
     joined,
     window_seconds,
 )
+from meshcast.programs.pytorch.contiguous_operands import with_dense_operands
 from meshcast.programs.pytorch.eager_libraries import LIBRARIES
 from meshcast.programs.pytorch.eager_rows import ROWS, channels_last
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
@@ -57,7 +60,8 @@ def eager_launches(op: AtenOp, number: int = -1) -> list[Launch]:
     if op.name.startswith(("_foreach", "_fused_adam", "_fused_sgd")):
         made = _lists(op)
     else:
-        made = (_OWN.get(plain_name(op.name)) or _elementwise)(op)
+        op, copies = with_dense_operands(op)
+        made = itertools.chain(copies, (_OWN.get(plain_name(op.name)) or _elementwise)(op))
     return [replace(launch, op=number) for launch in made if any(each.elements for each in launch.gives)]
 
 
@@ -79,6 +83,8 @@ def shaped(launch: Launch, *, always: bool = False) -> Launch:
     """An elementwise kernel with the share that its operands' layouts leave it."""
     result = launch.gives[0]
     wide = [view for view in launch.takes if view.elements > 1]
+    if launch.turned:
+        return replace(launch, turned=False, extra=PLACES_START + against_order(launch.takes, launch.gives))
     if always or not all(_lies_as(view, result) for view in wide):
         return replace(launch, share=indexed(launch.takes, launch.gives), extra=PLACES_START)
     functions = has_functions(launch.stages[0].ops)

@@ -29,17 +29,25 @@ from meshcast.programs.pytorch.code_shapes import (
     one_by_one,
     tapped,
 )
+from meshcast.programs.pytorch.contiguous_operands import COPIES, copied_to, dense_view
 from meshcast.programs.pytorch.eager_rows import channels_last, summing
+from meshcast.programs.pytorch.expert_products import grouped_product
+from meshcast.programs.pytorch.grouped_convolutions import (
+    channels_of_one_group,
+    groups_follow,
+    of_one_group,
+    padded_copy,
+    padded_width,
+)
 from meshcast.programs.pytorch.launched import Arithmetic, Launch, pointwise
+from meshcast.programs.pytorch.picked import PICKED
 from meshcast.programs.pytorch.recorded import BYTES, AtenOp, View
-from meshcast.programs.pytorch.table_gradients import added_at, embedding_gradient
 
 _LARGE, _MANY = 256, 32  # pixels of a result, channels of an image
 _TILE_PIXELS = 128  # that a tile of a product takes
 _SHORT = 64  # sums of a product, which fill no pipeline
 _TILE = 32  # the smallest tile of plain cores (`tilesize32x32x8` in profiles)
 _WIDE = 16  # bytes that rows are a multiple of for vector loads
-_COPIES = 1 << 29  # storages of copies that a recording does not know are numbered from here
 _BIASED = ("addmm", "baddbmm", "addbmm", "addmv")
 
 
@@ -49,8 +57,8 @@ def product(op: AtenOp) -> Iterator[Launch]:
     left, right = operands[0], operands[-1]
     for each in (left, right):
         if len(each.shape) > 1 and 1 not in each.strides[-2:] and 1 not in each.shape[-2:]:
-            dense = _dense(each, _COPIES + each.storage)
-            yield replace(pointwise("copy_for_cublas", (each,), (dense,), ()), share=indexed((each,), (dense,)))
+            dense = dense_view(each, COPIES + each.storage)
+            yield copied_to(each, dense, "copy_for_cublas")
     told = {
         "batch": math.prod(left.shape[:-2]),
         "m": left.shape[-2] if len(left.shape) > 1 else 1,
@@ -77,12 +85,6 @@ def product(op: AtenOp) -> Iterator[Launch]:
         told={**told, "plain": plain},
         share=share,
     )
-
-
-def _dense(view: View, storage: int) -> View:
-    """A tensor of its own as a view is, its elements one after the other."""
-    strides = tuple(math.prod(view.shape[d + 1 :]) for d in range(len(view.shape)))
-    return View(storage, view.shape, strides, view.dtype)
 
 
 def _plain_share(told: dict[str, Any]) -> float:
@@ -230,18 +232,49 @@ def _looped(launch: Launch, share: float) -> Launch:
 
 
 def convolved(name: str, takes: tuple[View, ...], out: View, told: dict[str, Any], *, turned: bool) -> Iterator[Launch]:
-    """One pass of a convolution, between copies where cuDNN turns its operands."""
-    if turned:
-        yield from map(turning, takes)
+    """One pass of a convolution, between copies where cuDNN turns its operands; of wide groups one pass for each."""
+    if groups_follow(told) and not depthwise(told):
+        yield from _group_by_group(name, takes, out, told, turned=turned)
+        return
+    padded = padded_width(told) if turned else 0
+    images = {"forward": (True, False, True), "data": (True, False, True), "weight": (True, True, False)}[told["pass"]]
+
+    def copies(view: View, place: int) -> Iterator[Launch]:
+        if padded:
+            yield from padded_copy(view, told, padded, weight=not images[place])
+        elif turned:
+            yield turning(view)
+
+    for place, view in enumerate(takes):
+        yield from copies(view, place)
     share = CUDNN[by_cudnn(told, takes[0], last=True)] if turned else _of_cudnn(told, takes[0])
     share *= grouped_share(told)
+    name = f"{name}_grouped" if told["groups"] > 1 and not depthwise(told) else name
     made = Launch(name=name, form="convolution", takes=takes, gives=(out,), told=told, share=share)
     if _by_aten(told, takes[0]):
         yield _depthwise_by_aten(made)
     else:
         yield depthwise_by_cudnn(made) if depthwise(told) and channels_last(takes[0]) else made
-    if turned:
-        yield turning(out)
+    yield from copies(out, len(takes))
+
+
+def _group_by_group(
+    name: str, takes: tuple[View, ...], out: View, told: dict[str, Any], *, turned: bool
+) -> Iterator[Launch]:
+    """Wide groups, one after the other; in half precision every group's channels are turned, whatever its window."""
+    groups, what = int(told["groups"]), str(told["pass"])
+    weights = {"forward": 1, "data": 1}.get(what, -1)
+    parts = tuple(channels_of_one_group(view, groups, weight=i == weights) for i, view in enumerate(takes))
+    made = channels_of_one_group(out, groups, weight=what == "weight")
+    half = takes[0].dtype in ("bfloat16", "float16")
+    turned = not channels_last(takes[0]) and (turned or half)
+    share = CUDNN[by_cudnn(told, takes[0], last=turned or channels_last(takes[0]))]
+    one = Launch(name=name, form="convolution", takes=parts, gives=(made,), told=of_one_group(told), share=share)
+    for _ in range(groups):
+        yield from (turning(view) for view in parts if turned and math.prod(view.shape[2:]) > 1)
+        yield one
+        if turned and math.prod(made.shape[2:]) > 1:
+            yield turning(made)
 
 
 def _convolution(op: AtenOp) -> Iterator[Launch]:
@@ -314,25 +347,13 @@ def attention(op: AtenOp) -> Iterator[Launch]:
         yield pointwise("convert_dq", op.gives[:1], op.gives[:1], ("add",))
 
 
-def _picked(op: AtenOp) -> Iterator[Launch]:
-    yield Launch(name=op.name, form="gather", takes=op.takes, gives=op.gives)
-
-
-def _index_put(op: AtenOp) -> Iterator[Launch]:
-    """Values put, or added, at indices."""
-    yield from added_at(op) if op.told.get("accumulate") else _scattered(op)
-
-
-def _scattered(op: AtenOp) -> Iterator[Launch]:
-    yield Launch(name=op.name, form="scatter", takes=op.takes, gives=op.gives)
-
-
 def _sorted(op: AtenOp) -> Iterator[Launch]:
     yield Launch(name=op.name, form="sort", takes=op.takes[:1], gives=op.gives)
 
 
 LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "dot", "addmv"), product),
+    "_grouped_mm": grouped_product,
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
     **dict.fromkeys(
@@ -343,10 +364,7 @@ LIBRARIES: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
         ),
         attention,
     ),
-    **dict.fromkeys(("embedding", "index", "gather", "index_select"), _picked),
-    "embedding_dense_backward": embedding_gradient,
-    **dict.fromkeys(("index_put", "_unsafe_index_put"), _index_put),
-    **dict.fromkeys(("scatter_add", "scatter", "index_add"), _scattered),
+    **PICKED,
     **dict.fromkeys(("sort", "topk"), _sorted),
 }
 

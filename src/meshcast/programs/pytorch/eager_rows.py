@@ -189,6 +189,18 @@ def _group_norm(op: AtenOp) -> Iterator[Launch]:
     yield _placed(pointwise(op.name, op.takes, op.gives[:1], ("subtract", "multiply", "add")))
 
 
+def _group_norm_backward(op: AtenOp) -> Iterator[Launch]:
+    """Sums over each channel of each image, the images' gradient, and those of weight and bias (`group_norm_kernel.cu`)."""
+    gradient, view = op.takes[:2]
+    rank, channels = len(view.shape), math.prod(view.shape[:2])
+    sums = View(_BESIDE + view.storage, (channels,), (1,), "float32")
+    made = summed("ComputeInternalGradients", view, tuple(range(2, rank)), (sums,), ("multiply",))
+    yield replace(made, takes=(gradient, view))
+    yield _placed(pointwise(op.name, (gradient, view), op.gives[:1], ("multiply", "add", "multiply", "add")))
+    if len(op.gives) > 1:
+        yield pointwise("GammaBetaBackward", (sums,), op.gives[1:], ("add",))
+
+
 def channels_last(view: View) -> bool:
     """Whether images lie pixel by pixel."""
     return view.dense_order is not None and len(view.shape) > 2 and view.dense_order[-1:] == (1,)
@@ -325,6 +337,7 @@ ROWS: dict[str, Callable[[AtenOp], Iterator[Launch]]] = {
     "_fused_rms_norm": _rows(("multiply", "multiply"), share=1.0),
     **dict.fromkeys(("native_layer_norm_backward", "_fused_rms_norm_backward"), _layer_norm_backward),
     "native_group_norm": _group_norm,
+    "native_group_norm_backward": _group_norm_backward,
     **dict.fromkeys(
         (
             "native_batch_norm",

@@ -93,8 +93,8 @@ def compiled_host(recording: Recording, launches: Sequence[Launch]) -> list[Work
 
 
 def _plans(launches: Sequence[Launch]) -> Counter[int]:
-    """By call, the convolutions that a library runs for it."""
-    return Counter(launch.op for launch in launches if launch.form == "convolution")
+    """By call, the convolutions that a library runs for it: its passes, however many kernels groups of channels are."""
+    return Counter(op for op, _ in {(launch.op, launch.name) for launch in launches if launch.form == "convolution"})
 
 
 def _parameters(recording: Recording) -> int:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import count
 
-from meshcast.programs.pytorch.allocator import WORKSPACE, Event, call_workspace, rounded, told, worst
+from meshcast.programs.pytorch.allocator import Event, call_workspace, cublas_workspaces, rounded, told, worst
 from meshcast.programs.pytorch.code_shapes import CUDNN
 from meshcast.programs.pytorch.eager import eager_launches
 from meshcast.programs.pytorch.eager_libraries import by_cudnn, depthwise_by_cudnn, grouped_share
@@ -31,7 +31,7 @@ from meshcast.programs.pytorch.kept import kept_results
 from meshcast.programs.pytorch.launched import Arithmetic, Launch
 from meshcast.programs.pytorch.padded import timed_rows
 from meshcast.programs.pytorch.pieces import LoopPiece, Pieces
-from meshcast.programs.pytorch.recorded import BYTES, Recording, View
+from meshcast.programs.pytorch.recorded import BYTES, OF_A_CALL, Recording, View
 from meshcast.programs.pytorch.repeats import with_repeats
 from meshcast.programs.pytorch.table_gradients import compiled_gradient
 from meshcast.programs.pytorch.triton_code import (
@@ -206,14 +206,23 @@ class Compiled:
         return pooling_seconds(piece.name, piece.elements, taps, places=len(piece.gives) > 1 and bool(piece.users))
 
     def _renewed(self, group: KernelGroup, inside: set[int]) -> frozenset[int]:
-        """What results may be written over: what the loop that makes one reads itself (`decide_inplace_update`)."""
-        return frozenset(
-            view.storage
-            for piece in group.pieces
-            if self._is_written(piece, inside)
-            for maker, view in self.reads(piece)
-            if maker is None or maker.number not in inside
-        )
+        """What results may be written over: what the loop that makes one reads itself (`decide_inplace_update`).
+
+        Loops of one kernel hand such a place on, as long as they have as many bytes: in half precision functions that read their
+        operand twice (SiLU, GELU) read it in fp32, which is another size (MobileViT in fp32 writes over, MaxViT in bf16 not).
+        """
+        found: set[int] = set()
+        waiting = [piece for piece in group.pieces if self._is_written(piece, inside)]
+        seen: set[int] = set()
+        while waiting:
+            piece = waiting.pop()
+            seen.add(piece.number)
+            for maker, view in self.reads(piece):
+                if maker is None or maker.number not in inside:
+                    found.add(view.storage)
+                elif maker.kind == "loop" and BYTES[view.dtype] != _HALF and maker.number not in seen:
+                    waiting.append(maker)
+        return frozenset(found)
 
     def _summed_again(self, piece: LoopPiece, gives: Sequence[View]) -> Iterator[Launch]:
         """The kernels that add up the parts of a sum that is split."""
@@ -253,6 +262,8 @@ class Compiled:
         sizes: dict[int, int] = {}
         for i, launch in enumerate(launches):
             for view in (*launch.takes, *launch.gives):
+                if view.storage >= OF_A_CALL:
+                    continue
                 last[view.storage] = i
                 sizes[view.storage] = max(
                     sizes.get(view.storage, 0), view.elements * (view.bytes // max(1, view.elements) or 1)
@@ -271,13 +282,13 @@ class Compiled:
         # A result that a graph passes on has a gradient of its own, zeros where nobody read it, until the first product.
         filled, multiplied = sum(rounded(view.bytes) for view in recording.passed_on if view.elements > 1), False
         for i, launch in enumerate(launches):
-            made = [view.storage for view in launch.gives]
+            made = [view.storage for view in launch.gives if view.storage < OF_A_CALL]
             freed = list(gone.get(i, []))
             if launch.form in (
                 "pointwise",
                 "reduce",
             ):  # a result takes the place of what its kernel is the last to read
-                ending = [s for s in (view.storage for view in launch.takes) if last[s] == i and s in launch.renews]
+                ending = [s for s in (view.storage for view in launch.takes) if last.get(s) == i and s in launch.renews]
                 freed += [s for s in ending if any(real[s] == real[each] for each in made) and s not in made]
             op = recording.ops[launch.op]
             turned = launch.form == "convolution" and self._channels_last
@@ -286,8 +297,7 @@ class Compiled:
                 besides += filled
                 multiplied = launch.form == "product"
             events.append((freed, made, besides))
-        threads = 2 if any(op.phase == "backward" for op in recording.ops) else 1
-        return told(arguments, worst(events, real, ignored=recording.held) + threads * WORKSPACE)
+        return told(arguments, worst(events, real, ignored=recording.held) + cublas_workspaces(recording))
 
 
 def _varies(piece: LoopPiece) -> bool:

@@ -40,6 +40,7 @@ _LIBRARY = [
     "mv",
     "dot",
     "addmv",
+    "_grouped_mm",
     "convolution",
     "convolution_backward",
     "embedding_dense_backward",
@@ -51,6 +52,9 @@ _LIBRARY = [
     "scatter_add",
     "scatter",
     "index_add",
+    "scatter_reduce",
+    "index_reduce",
+    "masked_scatter",
     "_unsafe_index_put",
 ]
 
@@ -321,6 +325,10 @@ class Pieces:
                 ("subtract", "multiply", "multiply", "add"),
                 (),
             )
+        elif name == "native_group_norm_backward":
+            moments = self._small(2 * math.prod(shape[:2]))
+            yield "rows", takes, (moments, *op.gives[1:]), shape, ("multiply",), tuple(range(2, rank))
+            yield "loop", (*takes, moments), op.gives[:1], shape, ("multiply", "add", "multiply", "add"), ()
         elif name in ("native_layer_norm_backward", "_fused_rms_norm_backward"):
             dims = normalised(op, wide)
             outer = tuple(d for d in range(rank) if d not in dims)

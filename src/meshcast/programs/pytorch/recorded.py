@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+# Storages that no recording knows are numbered from here: copies and workspaces that a call makes, and gives back.
+OF_A_CALL = 1 << 28
 Phase = Literal["forward", "backward", "optimizer"]
 
 BYTES = {

@@ -11,23 +11,37 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from meshcast.base import UnsupportedError, UsageError
 from meshcast.programs.pytorch.cuda_choices import Casts, as_on_cuda
+from meshcast.programs.pytorch.fake_modules import on_fakes
 from meshcast.programs.pytorch.host_tensors import HostTensors
+from meshcast.programs.pytorch.known_values import NumbersAlone
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recorded import AtenOp, Phase, Recording, View
+from meshcast.programs.pytorch.value_calls import in_other_terms, shaped_by_values
 from meshcast.programs.stand_ins import standing_in
+from meshcast.programs.user_lines import user_line
 
 _NOTHING = frozenset(
-    {"lift_fresh", "device", "empty", "empty_like", "empty_strided", "new_empty", "sym_size", "is_same_size"}
+    {
+        "lift_fresh",
+        "device",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "sym_size",
+        "is_same_size",
+    }
 )
 
 _DRAWS = frozenset({"rand", "randn", "randint", "uniform_", "bernoulli_"})
@@ -48,6 +62,7 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
         self.on = False
         self.modules = 0  # called since the last operator
         self.reads = 0  # of values by the host
+        self.values = NumbersAlone()
         self.host: HostTensors | None = None  # which tensors are the host's, where that is followed
 
     def called(self, *_: Any) -> None:
@@ -80,13 +95,28 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
     def _answer(self, tensor: Any) -> Any:
         """What the host reads of a tensor without values: its own numbers, the middle of random ones, yes of truths; or None."""
         view = self.view(tensor)
+        known = self.values.number(tensor)
         if self.host is None or not self.host.holds(tensor):
             self.waits()
         elif (number := self.host.number(tensor)) is not None:
             return number
+        if known is not None:
+            return known
         if view.storage in self._drawn:  # such as whether a layer is dropped
             return tensor.dtype != torch.bool and 0.5
         return True if tensor.dtype == torch.bool else None  # such as whether a mask masks nothing
+
+    def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The result of a call on tensors without values."""
+        try:
+            return func(*args, **kwargs)
+        except DynamicOutputShapeException:
+            made = shaped_by_values(func, args, kwargs, self.values)
+            if made is None:
+                raise
+        if self.host is None or not self.host.holds(args[0]):
+            self.waits()  # for how many there are
+        return made
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -94,18 +124,22 @@ class _CallNotes(TorchDispatchMode):  # type: ignore[misc]
             value = self._answer(args[0])
             if value is not None:
                 return value
+        if self.on and (other := in_other_terms(func, args, kwargs, self.values, self.waits)) is not None:
+            with self:
+                return other()
         if not self.on or func.namespace != "aten":  # before the step; marks of the profiler, questions about devices
             return func(*args, **kwargs)
         frees, self._freed[:] = tuple(self._freed), []
         before = len(self.sizes)
         named = list(_named(func, args, kwargs))
         takes = [(name, self.view(leaf)) for name, leaf in named if isinstance(leaf, torch.Tensor)]
-        result = func(*args, **kwargs)
+        result = self._called(func, args, kwargs)
+        self.values.note(func, args, kwargs, result)
         given = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         gives = [self.view(leaf) for leaf in given]
         written = [
             self.view(leaf)
-            for argument, value in zip(func._schema.arguments, args, strict=False)
+            for argument, value in _arguments(func, args, kwargs)
             if argument.alias_info is not None and argument.alias_info.is_write
             for leaf in pytree.tree_leaves(value)
             if isinstance(leaf, torch.Tensor)
@@ -163,6 +197,13 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value).removeprefix("torch.")
 
 
+def _arguments(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
+    """What a call's schema says of each argument, `out=` among them, with its value."""
+    told = func._schema.arguments
+    yield from zip(told, args, strict=False)
+    yield from ((argument, kwargs[argument.name]) for argument in told if argument.name in kwargs)
+
+
 def _named(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[str, Any]]:
     """Arguments by name, tensors of lists one by one."""
     names = [argument.name for argument in func._schema.arguments]
@@ -181,32 +222,6 @@ def _each_once(fake: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return made.setdefault(id(value), fake(value)) if isinstance(value, torch.Tensor) else value
 
     return known
-
-
-@contextmanager
-def _on_fakes(module: Any, fake: Callable[[Any], Any]) -> Iterator[None]:
-    """While a step is recorded, a module's tensors are fake ones; shared ones stay shared."""
-    made: dict[int, Any] = {}
-
-    def stand_in(tensor: Any) -> Any:
-        if id(tensor) not in made:
-            new = fake(tensor)
-            if isinstance(tensor, torch.nn.Parameter):
-                new = torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
-            made[id(tensor)] = new
-        return made[id(tensor)]
-
-    kept = []
-    for each in module.modules():
-        for held in (each._parameters, each._buffers):
-            kept.append((held, dict(held)))
-            held.update({name: stand_in(value) for name, value in held.items() if value is not None})
-    try:
-        yield
-    finally:
-        for held, before in kept:
-            held.clear()
-            held.update(before)
 
 
 def record(
@@ -235,10 +250,12 @@ def record(
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         stack.enter_context(mode)
-        stack.enter_context(_on_fakes(module, fake))
+        real = stack.enter_context(on_fakes(module, fake))
         casts = stack.enter_context(as_on_cuda(compiled=compiled))
         given = pytree.tree_map(_each_once(fake), (args, dict(options.kwargs), tuple(options.targets)))
         notes = stack.enter_context(_CallNotes(casts))
+        for fake_buffer, value in real:
+            notes.values.put(fake_buffer, value)
         held = {notes.view(tensor).storage: "parameter" for tensor in module.parameters()}
         held.update({notes.view(tensor).storage: "buffer" for tensor in module.buffers()})
         held.update({notes.view(leaf).storage: "input" for leaf in pytree.tree_leaves(given) if torch.is_tensor(leaf)})
@@ -262,8 +279,12 @@ def record(
         notes.on = True
         try:
             result = _step(module, given, options, optimizer, notes, compiled)
-        except torch._subclasses.fake_tensor.DataDependentOutputException as error:
-            raise UnsupportedError(f"a value decides what runs: {error}", where=label) from error
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise UnsupportedError(
+                f"a value that no one knows without running it decides what runs: {error.func}",
+                where=user_line(error) or label,
+                fix="give numbers where tensors are asked (.item(), .tolist(), repeat_interleave), or torch.where and masks",
+            ) from error
         notes.on = False
         returned = tuple(notes.view(leaf) for leaf in pytree.tree_leaves(result) if torch.is_tensor(leaf))
         ops, sizes = tuple(notes.ops), dict(notes.sizes)

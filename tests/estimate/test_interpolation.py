@@ -151,6 +151,19 @@ def test_intervals_cover_what_they_say() -> None:
     assert 0.8 <= inside.mean() <= 0.99
 
 
+def test_settings_of_an_earlier_fit_stay() -> None:
+    """On a smooth line far from the reference a search finds other ones; what the rows are off by is learnt anew."""
+    places, y, programs = line()
+    raised = [value + 0.5 for value in y]
+    earlier = KernelFamily(places=np.array(places), y=np.array(y), doubt=np.ones(len(y)), length=0.5, noise=0.03)
+    kept = fit(places, raised, programs, [True] * len(y), earlier)
+    free = fit(places, raised, programs, [True] * len(y))
+    assert (kept.length, kept.noise, kept.mean) == (0.5, 0.03, 0.0)
+    assert (free.length, free.noise) != (0.5, 0.03)
+    assert np.allclose(kept.y, raised)
+    assert kept.quantile != earlier.quantile
+
+
 def test_few_rows_are_not_fitted() -> None:
     family = fit([(0.0,), (1.0,)], [0.5, 0.5], ["a", "b"], [True, True])
     assert family.mean == 0.0

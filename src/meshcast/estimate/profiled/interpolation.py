@@ -172,7 +172,11 @@ def _conditional(family: KernelFamily, squared: Array) -> tuple[Array, Array, Ar
 
 
 def fit(
-    places: Sequence[Sequence[float]], y: Sequence[float], programs: Sequence[str], common: Sequence[bool]
+    places: Sequence[Sequence[float]],
+    y: Sequence[float],
+    programs: Sequence[str],
+    common: Sequence[bool],
+    earlier: KernelFamily | None = None,
 ) -> KernelFamily:
     """A family from rows, with settings by their errors over folds of programs (`_nearest_as_good`).
 
@@ -181,6 +185,7 @@ def fit(
         y: Its log ratio.
         programs: Where it was measured: rows of one program are left out together.
         common: Whether that is a program as users run them.
+        earlier: A fit of most of these rows, whose length and noise stay, and whose mean stays zero where it is.
     """
     values = np.clip(np.array(y, dtype=np.float64), -LARGEST_Y, LARGEST_Y)
     usual = np.array(common, dtype=bool)
@@ -197,11 +202,11 @@ def fit(
         return family
     judged = usual if some else np.ones(len(values), dtype=bool)
     mixed = bool(usual.any() and not usual.all())
+    lengths, noises = (LENGTHS, NOISES) if earlier is None else ((earlier.length,), (earlier.noise,))
+    means = (0.0, float(np.median(values))) if earlier is None or earlier.mean else (0.0,)
     trials = [
         replace(family, length=length, noise=noise, doubt=np.where(usual, 1.0, factor), mean=mean)
-        for length, noise, factor, mean in itertools.product(
-            LENGTHS, NOISES, FACTORS if mixed else (1.0,), (0.0, float(np.median(values)))
-        )
+        for length, noise, factor, mean in itertools.product(lengths, noises, FACTORS if mixed else (1.0,), means)
     ]
     errors = [np.abs(_left_out(trial, folds, judged)[0]) for trial in trials]
     chosen = _nearest_as_good(

@@ -170,10 +170,13 @@ def _sorts() -> list[Kernel]:
     return found
 
 
-def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources: Iterable[str] = ()) -> Interpolator:
+def build_interpolator(
+    rows: Iterable[InterpolatorRow], device: Device, sources: Iterable[str] = (), earlier: Interpolator | None = None
+) -> Interpolator:
     """Families fitted to measured kernels; a kernel that a program launches often counts once, with the median of its times.
 
-    One whose tile is known is kept without it, too: our own lowering does not foresee which tile XLA will choose.
+    One whose tile is known is kept without it, too: our own lowering does not foresee which tile XLA will choose. Families that
+    `earlier` measured kernels have too keep its lengths and noises (`fit`).
     """
     timed = [row for row in rows if row.seconds > 0]
     timed += [
@@ -193,7 +196,7 @@ def build_interpolator(rows: Iterable[InterpolatorRow], device: Device, sources:
     families = {}
     for name, members in sorted(grouped.items()):
         places, y, programs, common = zip(*members, strict=True)
-        families[name] = fit(places, y, programs, common)
+        families[name] = fit(places, y, programs, common, earlier.families.get(name) if earlier else None)
     return Interpolator(
         device=device.name,
         families=families,

@@ -14,7 +14,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from meshcast.base import InputError, MeshcastError, UsageError
-from meshcast.estimate import SPLITS, Interpolator, InterpolatorRow, Split, build_interpolator, read_profile
+from meshcast.estimate import (
+    SPLITS,
+    Interpolator,
+    InterpolatorRow,
+    Split,
+    build_interpolator,
+    given_kernels,
+    read_profile,
+)
 from meshcast.evidence.calibrate.measured import collect_folder
 from meshcast.evidence.calibrate.solver_calls import solver_rows
 from meshcast.hardware import Device, resolve
@@ -27,6 +35,7 @@ def collect(
     split: Split = "all",
     *,
     solvers: Iterable[Path] = (),
+    earlier: Interpolator | None = None,
 ) -> Interpolator:
     """Measured kernels of a device from all that was measured on it; says on stderr what each source gave.
 
@@ -36,6 +45,7 @@ def collect(
         folders: Folders of measured programs.
         split: Which half of the folders' programs; profiles are not split.
         solvers: Tables of dense solvers' calls.
+        earlier: Measured kernels whose families' lengths and noises stay; without them all are searched over folds.
 
     Raises:
         InputError: Something cannot be read, or nothing in it has a time.
@@ -63,7 +73,7 @@ def collect(
         sources.append(path.name)
     if not rows:
         raise InputError("nothing that was given has kernels with times", fix="give --profile FILE or --measured DIR")
-    return build_interpolator(rows, device, sources)
+    return build_interpolator(rows, device, sources, earlier)
 
 
 def _profile_rows(path: Path, device: Device) -> list[InterpolatorRow]:
@@ -107,9 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--solvers", type=Path, nargs="+", default=[], metavar="CSV", help="calls of dense solvers")
     parser.add_argument("--split", choices=SPLITS, default="all", help="which half of the measured programs")
+    parser.add_argument(
+        "--settings", type=Path, metavar="NPZ", help="an earlier file of this command, whose lengths and noises stay"
+    )
     given = parser.parse_args(arguments)
     try:
-        found = collect(resolve(given.on).device, given.profile, given.measured, given.split, solvers=given.solvers)
+        device = resolve(given.on).device
+        earlier = given_kernels(given.settings, device).interpolator if given.settings else None
+        found = collect(device, given.profile, given.measured, given.split, solvers=given.solvers, earlier=earlier)
         found.save(given.out)
     except MeshcastError as error:
         _say(f"meshcast: {error.code}: {error}")

@@ -51,9 +51,9 @@ test-torch-beside: $(VENV)/.torch-ready | lint
 # The first minute: style, types, and the tests that say most in the least time: what may import what, the public names, answers
 # that were kept, and the units of every stage on the data's way (programs read, kernels, devices, times, networks, runs, tables).
 CHECKED := tests/test_architecture.py tests/test_api.py tests/base/test_units.py tests/jobs/test_asking.py tests/golden tests/workload/rules \
-  tests/lower/test_contraction.py tests/lower/test_turns.py tests/hardware tests/estimate/gpu/test_models.py \
+  tests/lower/graph/test_contraction.py tests/lower/schedule/test_uses_in_loops.py tests/hardware tests/estimate/gpu/test_models.py \
   tests/estimate/tpu/test_models.py tests/estimate/test_roofline.py tests/network/test_collective.py tests/network/test_flow.py \
-  tests/simulate/pipelines/test_schedules.py tests/simulate/test_memory.py tests/jobs/planned/test_plan.py tests/jobs/traced/test_replay.py \
+  tests/simulate/pipelines/test_schedules.py tests/simulate/memory/test_liveness.py tests/jobs/planned/test_plan.py tests/jobs/traced/test_replay.py \
   tests/results/test_printer.py
 check:
 	@$(MAKE) --no-print-directory --jobs 2 lint check-main

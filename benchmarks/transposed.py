@@ -4,9 +4,9 @@
     python benchmarks/corpus/measure.py FOLDER OUT --quick --compilers 4
 
 A program is one layer of an autoencoder, a U-Net or a generator and what training makes of it: `y = conv_transpose(x, w)`, and
-the gradients by `x` and by `w`. The last is what is asked for: XLA has no call of cuDNN for it (`lower/convolutions.py`).
-Layers are drawn by a seed; the id says all. Part `apart`, every second one by the SHA-256 of its id, is for judging what is
-set with the others.
+the gradients by `x` and by `w`. The last is what is asked for: XLA has no call of cuDNN for it
+(`lower/convolutions/cudnn_convolutions.py`). Layers are drawn by a seed; the id says all. Part `apart`, every second one by the
+SHA-256 of its id, is for judging what is set with the others.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ Kinds of program, drawn by a seed; the id says all:
 - `pair`: two such sums of one vector, as of the two matrices of a gated expert, which XLA makes one kernel of;
 - `single`: a single row by a matrix, `y_n = sum_k x_k w_kn`, or by one that lies the other way round (`turned`).
 
-XLA makes reductions of the first two, and of the third below 10 million multiply-adds (`lower/vector_products.py`). Part `apart`,
-every second one by the SHA-256 of its id, is for judging what is set with the others.
+XLA makes reductions of the first two, and of the third below 10 million multiply-adds (`lower/products/vector_products.py`). Part
+`apart`, every second one by the SHA-256 of its id, is for judging what is set with the others.
 """
 
 from __future__ import annotations

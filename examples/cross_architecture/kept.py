@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshcast.base import keep
-from meshcast.lower.compilation import path_of
+from meshcast.lower.compiled.compilation_cache import path_of
 
 COMPILE_LIMIT_S = 1800.0  # ResNet-50's step takes XLA's GPU compiler a minute and a half on an idle core
 COMPILED = Path(__file__).resolve().parent / "compiled"

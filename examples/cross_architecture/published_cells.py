@@ -22,8 +22,8 @@ from meshcast.evidence.comparison.cell import predicted_cell, refused_cell
 from meshcast.evidence.validate.runs.planned import predict_fitting, row_target
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.hardware import Device
-from meshcast.lower.xla_gpu.installation import found_gpu_compiler
-from meshcast.lower.xla_tpu.compiler import installed_version
+from meshcast.lower.compiled.xla_gpu.installation import found_gpu_compiler
+from meshcast.lower.compiled.xla_tpu.compiler import installed_version
 
 FIDELITIES = ("roofline", "analytical", "simulated", "profiled", "compiled")
 SIDES = tuple(2**power for power in range(5, 14))

@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshcast.zoo.fully_quantised import integers, start
-from meshcast.zoo.keyword_spotting import network_of, weights
-from meshcast.zoo.layers import cross_entropy
-from meshcast.zoo.low_bit import FakeQuantised, IntegerOnly, Noise
+from meshcast.zoo.architectures.fully_quantised import integers, start
+from meshcast.zoo.architectures.keyword_spotting import network_of, weights
+from meshcast.zoo.layers.low_bit import FakeQuantised, IntegerOnly, Noise
+from meshcast.zoo.layers.pieces import cross_entropy
 from meshcast.zoo.optimizers import adamw
 from meshcast.zoo.shapes.low_bit import KeywordConfig
 

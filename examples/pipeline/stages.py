@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from meshcast.zoo.blocks import block, block_weights
-from meshcast.zoo.layers import causal_attention, cross_entropy, embed, layer_norm
+from meshcast.zoo.layers.blocks import block, block_weights
+from meshcast.zoo.layers.pieces import causal_attention, cross_entropy, embed, layer_norm
 from meshcast.zoo.optimizers import adamw, adamw_state
 from meshcast.zoo.program import jit_options
 from meshcast.zoo.sharding import MeshLayout, ShardedWeight

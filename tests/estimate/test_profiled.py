@@ -290,4 +290,4 @@ def test_what_was_fitted_is_made_again_when_models_or_their_parameters_change() 
     """Products on TPUs are put in relation to its model, whose numbers are data."""
     names = {"/".join(str(file).split("/")[-2:]) for file in digested_files()}
     assert names >= {"tpu/matrix.py", "gpu/gemm.py", "data/tpu.toml", "data/gpu.toml", "profiled/sources.py"}
-    assert names >= {"estimate/products.py", "lower/fusion.py", "measurements/profile.py"}
+    assert names >= {"estimate/products.py", "fusion/backward_sweep.py", "measurements/profile.py"}

@@ -15,7 +15,7 @@ import meshcast
 from meshcast.evidence.validate.runs.rows import RunRow
 from meshcast.hardware import load_device
 from meshcast.jobs import StatedRun
-from meshcast.lower import compilation
+from meshcast.lower.compiled import compilation_cache as compilation
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cross_architecture"
 PROGRAMS = sorted((EXAMPLE / "programs").glob("*.mlir.gz"))

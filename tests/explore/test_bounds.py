@@ -18,7 +18,7 @@ from meshcast.explore.work import done
 from meshcast.jobs import LayersCost, ProgramJob, Run, resolve_job
 from meshcast.jobs.layers import TURNS, _part
 from meshcast.lower import LoopStep, Schedule
-from meshcast.lower.swapped_products import swapped_sides
+from meshcast.lower.products.swapped_products import swapped_sides
 from meshcast.workload import Gemm
 from meshcast.zoo import Plan
 

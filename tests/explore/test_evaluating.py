@@ -12,7 +12,8 @@ from meshcast.explore.evaluating import evaluate, outcome_of
 from meshcast.explore.point import Point
 from meshcast.jobs.program import lowering
 from meshcast.network import models
-from meshcast.simulate import issue_order, memory
+from meshcast.simulate import issue_order
+from meshcast.simulate.memory import liveness as memory
 
 SETTINGS = {"batch": "8", "seq": "64"}
 PLANS = ("dp=4", "pp=2,tp=2,mbs=2")

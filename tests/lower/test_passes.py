@@ -46,7 +46,7 @@ def _rows() -> list[list[str]]:
     """The page's table, a list of cells a pass."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [row for row in rows if len(row) == 7 and row[0] in ("ops", "steps", "program")]
+    return [row for row in rows if len(row) == 8 and row[0] in ("ops", "steps", "program")]
 
 
 @pytest.mark.parametrize("column", COLUMNS)

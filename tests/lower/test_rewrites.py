@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from meshcast.lower import KernelKind
-from meshcast.lower.convolutions import forward_padding
+from meshcast.lower.convolutions.cudnn_convolutions import forward_padding
 from meshcast.workload.graph import Convolution, Gemm, Reduction
 from tests.lower.programs import kernels, lower_function, spec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from meshcast.programs.pytorch.recorded import BYTES, AtenOp, Phase, Recording, View
+from meshcast.programs.pytorch.recording.calls import BYTES, AtenOp, Phase, Recording, View
 
 
 def dense(storage: int, *shape: int, dtype: str = "float32") -> View:

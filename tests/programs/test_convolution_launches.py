@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from meshcast.programs.pytorch.allocator import cublas_workspaces, eager_peak
-from meshcast.programs.pytorch.code_shapes import CUDNN, STREAM, UNALIGNED
-from meshcast.programs.pytorch.eager import eager_launches
-from meshcast.programs.pytorch.image_layouts import channels_last_pays
-from meshcast.programs.pytorch.inductor import Compiled
-from meshcast.programs.pytorch.recorded import AtenOp, Recording, View
+from meshcast.programs.pytorch.eager.allocator import cublas_workspaces, eager_peak
+from meshcast.programs.pytorch.eager.code_shapes import CUDNN, STREAM, UNALIGNED
+from meshcast.programs.pytorch.eager.kernels import eager_launches
+from meshcast.programs.pytorch.inductor.image_layouts import channels_last_pays
+from meshcast.programs.pytorch.inductor.kernels import Compiled
+from meshcast.programs.pytorch.recording.calls import AtenOp, Recording, View
 from tests.programs.recordings import call, dense, recording
 
 HALF = "bfloat16"

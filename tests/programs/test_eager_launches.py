@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from meshcast.programs.pytorch.allocator import BIASED_WORKSPACE, WORKSPACE, eager_peak
-from meshcast.programs.pytorch.code_shapes import (
+from meshcast.programs.pytorch.eager.allocator import BIASED_WORKSPACE, WORKSPACE, eager_peak
+from meshcast.programs.pytorch.eager.code_shapes import (
     ADDED_HALVES,
     CHANNEL_START,
     GATHERED,
@@ -19,10 +19,10 @@ from meshcast.programs.pytorch.code_shapes import (
     down_seconds,
     row_seconds,
 )
-from meshcast.programs.pytorch.eager import eager_launches, launched_bytes
-from meshcast.programs.pytorch.hosted import eager_host, work_of
-from meshcast.programs.pytorch.launched import Launch
-from meshcast.programs.pytorch.recorded import AtenOp, View
+from meshcast.programs.pytorch.eager.kernels import eager_launches, launched_bytes
+from meshcast.programs.pytorch.launches.host_work import eager_host, work_of
+from meshcast.programs.pytorch.launches.launch import Launch
+from meshcast.programs.pytorch.recording.calls import AtenOp, View
 from tests.programs.recordings import call, dense, recording
 
 

@@ -10,11 +10,11 @@ import meshcast
 from meshcast.jobs import predict
 from meshcast.lower import KernelKind, LoweredProgram
 from meshcast.options import Options
-from meshcast.programs.pytorch.allocator import eager_peak
-from meshcast.programs.pytorch.eager import eager_launches
-from meshcast.programs.pytorch.emission import stablehlo_of
-from meshcast.programs.pytorch.hosted import eager_host
-from meshcast.programs.pytorch.recorded import Recording, View
+from meshcast.programs.pytorch.eager.allocator import eager_peak
+from meshcast.programs.pytorch.eager.kernels import eager_launches
+from meshcast.programs.pytorch.launches.emission import stablehlo_of
+from meshcast.programs.pytorch.launches.host_work import eager_host
+from meshcast.programs.pytorch.recording.calls import Recording, View
 from meshcast.workload import Convolution, Gemm
 from tests.programs.recordings import call, dense, recording
 

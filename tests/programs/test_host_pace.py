@@ -7,7 +7,7 @@ from itertools import count, cycle
 import pytest
 
 from meshcast.programs import HostPace, pace_of, pace_told
-from meshcast.simulate.calls import ADDITION, CallCosts, call_costs
+from meshcast.simulate.issued_calls import ADDITION, CallCosts, call_costs
 
 
 def test_the_middle_and_the_range() -> None:

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from meshcast.programs.pytorch.kept import kept_results
-from meshcast.programs.pytorch.minimum_cut import cut_nodes
-from meshcast.programs.pytorch.pieces import Pieces
-from meshcast.programs.pytorch.recorded import AtenOp
+from meshcast.programs.pytorch.inductor.kept_values import kept_results
+from meshcast.programs.pytorch.inductor.minimum_cut import cut_nodes
+from meshcast.programs.pytorch.inductor.pieces import Pieces
+from meshcast.programs.pytorch.recording.calls import AtenOp
 from tests.programs.recordings import call, dense, recording
 
 HELD = {0: "input", 1: "parameter"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meshcast.programs.pytorch.inductor import Compiled
-from meshcast.programs.pytorch.recorded import Recording, View
+from meshcast.programs.pytorch.inductor.kernels import Compiled
+from meshcast.programs.pytorch.recording.calls import Recording, View
 from tests.programs.recordings import call, dense, recording
 
 

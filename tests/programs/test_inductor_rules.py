@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from meshcast.base import HOST_WORK
-from meshcast.programs.pytorch.hosted import compiled_host
-from meshcast.programs.pytorch.inductor import Compiled
-from meshcast.programs.pytorch.kept import kept_results
-from meshcast.programs.pytorch.pieces import Pieces
-from meshcast.programs.pytorch.recorded import AtenOp, View
-from meshcast.programs.pytorch.repeats import with_repeats
-from meshcast.programs.pytorch.split_sums import parts_of_sum, stages_of_sum
-from meshcast.programs.pytorch.triton_code import (
+from meshcast.programs.pytorch.eager.triton_code import (
     arithmetic_seconds,
     pooling_seconds,
     streaming_share,
     summing_seconds,
 )
+from meshcast.programs.pytorch.inductor.kept_values import kept_results
+from meshcast.programs.pytorch.inductor.kernels import Compiled
+from meshcast.programs.pytorch.inductor.pieces import Pieces
+from meshcast.programs.pytorch.inductor.recomputation import with_repeats
+from meshcast.programs.pytorch.inductor.split_sums import parts_of_sum, stages_of_sum
+from meshcast.programs.pytorch.launches.host_work import compiled_host
+from meshcast.programs.pytorch.recording.calls import AtenOp, View
 from tests.programs.recordings import call, dense, recording
 
 HELD = {0: "input", 1: "parameter"}

@@ -51,7 +51,7 @@ def computed(module: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tup
     from meshcast.programs.pytorch.library import require_torch
 
     require_torch()
-    from meshcast.programs.pytorch.tracing import Tracing
+    from meshcast.programs.pytorch.tracing.traced_module import Tracing
 
     function, shapes, _ = Tracing(
         module, args, meshcast.TorchOptions(**options), label="test", platform="cpu"

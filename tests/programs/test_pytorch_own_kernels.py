@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 else:
     torch = pytest.importorskip("torch")
 
-from meshcast.programs.pytorch.cuda_choices import choose_attention
 from meshcast.programs.pytorch.library import require_torch
 from meshcast.programs.pytorch.options import TorchOptions
-from meshcast.programs.pytorch.recorded import Recording
-from meshcast.programs.pytorch.recording import record
+from meshcast.programs.pytorch.recording.calls import Recording
+from meshcast.programs.pytorch.recording.cuda_choices import choose_attention
+from meshcast.programs.pytorch.recording.recorder import record
 
 
 def recorded(module: Any, *args: Any, compiled: bool = False, **options: Any) -> Recording:

@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from meshcast.jobs.embedding_tables.dense_calls import written_step  # noqa: E402
-from meshcast.programs.pytorch.cuda_choices import as_on_cuda  # noqa: E402
-from meshcast.programs.pytorch.recorded import AtenOp  # noqa: E402
-from meshcast.programs.pytorch.recording import _CallNotes  # noqa: E402
+from meshcast.programs.pytorch.recording.calls import AtenOp  # noqa: E402
+from meshcast.programs.pytorch.recording.cuda_choices import as_on_cuda  # noqa: E402
+from meshcast.programs.pytorch.recording.recorder import _CallNotes  # noqa: E402
 from meshcast.zoo import DenseLayers  # noqa: E402
 
 BATCH, TABLES, DIM = 64, 4, 16

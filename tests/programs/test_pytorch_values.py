@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 else:
     torch = pytest.importorskip("torch")
 
-from meshcast.programs.pytorch.eager import eager_launches
+from meshcast.programs.pytorch.eager.kernels import eager_launches
 from meshcast.programs.pytorch.options import TorchOptions
-from meshcast.programs.pytorch.recorded import Recording
-from meshcast.programs.pytorch.recording import record
+from meshcast.programs.pytorch.recording.calls import Recording
+from meshcast.programs.pytorch.recording.recorder import record
 
 IDS = torch.empty(4, 16, dtype=torch.long, device="meta")
 

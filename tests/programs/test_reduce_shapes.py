@@ -10,8 +10,8 @@ from meshcast.estimate.chain import estimate_each
 from meshcast.estimate.gpu.estimator import GpuAnalytical
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind
-from meshcast.programs.pytorch.eager import eager_launches
-from meshcast.programs.pytorch.reduce_shapes import PARTS, ROUND, START, START_COLUMNS, shared_sum
+from meshcast.programs.pytorch.eager.kernels import eager_launches
+from meshcast.programs.pytorch.eager.reduce_shapes import PARTS, ROUND, START, START_COLUMNS, shared_sum
 from meshcast.workload import CodeShape
 from tests.programs.recordings import call, dense
 

@@ -10,11 +10,11 @@ import pytest
 import meshcast
 from meshcast.jobs import predict
 from meshcast.options import Options
-from meshcast.programs.pytorch.eager import eager_launches
-from meshcast.programs.pytorch.launched import Launch
-from meshcast.programs.pytorch.recorded import AtenOp
-from meshcast.programs.pytorch.recorded_program import program_text
-from meshcast.programs.pytorch.table_gradients import compiled_gradient
+from meshcast.programs.pytorch.eager.kernels import eager_launches
+from meshcast.programs.pytorch.eager.table_gradients import compiled_gradient
+from meshcast.programs.pytorch.launches.launch import Launch
+from meshcast.programs.pytorch.launches.recorded_program import program_text
+from meshcast.programs.pytorch.recording.calls import AtenOp
 from tests.programs.recordings import call, dense, recording
 
 BF16 = "bfloat16"

@@ -10,7 +10,7 @@ from meshcast.results import CollectiveShare, Fix, Infeasible, KernelShare, Leve
 from meshcast.results.column_room import BAR
 from meshcast.results.printer import format_power, percent, prediction_html, prediction_sections, prediction_text
 from meshcast.results.sections import Section, columns, sections_text
-from meshcast.simulate.memory import MemoryUse
+from meshcast.simulate.memory.liveness import MemoryUse
 from meshcast.simulate.timeline import Breakdown
 
 GIB = 2**30

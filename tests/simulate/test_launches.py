@@ -8,7 +8,7 @@ import pytest
 
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel, KernelKind, LoopStep
-from meshcast.lower.small_kernels import clears_first
+from meshcast.lower.copies.memsets_and_copies import clears_first
 from meshcast.simulate.launches import hidden_launches, launches_inside
 from meshcast.workload.data_loops import DataLoop
 from meshcast.workload.graph import Convolution, Factorisation, Geometry, Reduction

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import pytest
 
 from meshcast.base.errors import UsageError
-from meshcast.zoo.regions import pooled
+from meshcast.zoo.architectures.ssd import box_count, detection_loss
+from meshcast.zoo.layers.regions import pooled
 from meshcast.zoo.shapes.pyramids import SHAPES as PYRAMIDS
 from meshcast.zoo.shapes.ssd import SHAPES
-from meshcast.zoo.ssd import box_count, detection_loss
 
 
 def test_boxes_of_the_published_maps() -> None:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshcast.zoo.attending import attend
-from meshcast.zoo.context_attention import balanced_positions
 from meshcast.zoo.fused_attention import AttentionCall, fused_call
-from meshcast.zoo.layers import attention, causal_mask
+from meshcast.zoo.layers.attention import attend
+from meshcast.zoo.layers.context_attention import balanced_positions
+from meshcast.zoo.layers.pieces import attention, causal_mask
 from meshcast.zoo.sharding import MeshLayout
 
 B, S, H, K, D = 2, 12, 4, 2, 8

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshcast.zoo import models
-from meshcast.zoo.hybrid import mixed
+from meshcast.zoo.architectures.hybrid import mixed
 from tests.zoo.test_flops import matrix_flops
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from meshcast.base.errors import UnsupportedError, UsageError
 from meshcast.zoo import build
-from meshcast.zoo.grouped_query import slopes
-from meshcast.zoo.layers import attention
+from meshcast.zoo.layers.grouped_query import slopes
+from meshcast.zoo.layers.pieces import attention
 from tests.quick_compiling import QUICK
 from tests.zoo.arrays import concrete
 

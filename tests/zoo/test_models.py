@@ -15,7 +15,7 @@ import pytest
 from meshcast import predict
 from meshcast.base.errors import InfeasibleError, UsageError
 from meshcast.zoo import build, models, num_parameters, zoo
-from meshcast.zoo.layers import attention, causal_attention
+from meshcast.zoo.layers.pieces import attention, causal_attention
 from tests.quick_compiling import QUICK
 from tests.zoo.arrays import concrete
 

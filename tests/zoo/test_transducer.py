@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshcast.zoo.rnnt import transducer_loss
+from meshcast.zoo.architectures.rnnt import transducer_loss
 
 
 def test_the_loss_adds_up_every_way_through_the_lattice() -> None:

@@ -1,6 +1,6 @@
 """A package's door: the names that other packages may import, each loaded on first use.
 
-A door is a stub file, `__init__.pyi`, with one line a name: `from meshcast.lower.fusion_rules import Fusion as Fusion`. Type
+A door is a stub file, `__init__.pyi`, with one line a name: `from meshcast.lower.fusion.rules import Fusion as Fusion`. Type
 checkers and editors read it as they read any stub; `door` reads the same lines when the program runs, so that a package
 costs nothing until something of it is asked for (`meshcast --help` must not pay for jaxlib), and modules behind two doors
 may need each other.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshcast.base import UnsupportedError, UsageError
 from meshcast.hardware import Device
-from meshcast.lower.compiled import why_not_compiled
+from meshcast.lower.compiled.real_compilers import why_not_compiled
 from meshcast.lower.kernel import Lowering
 from meshcast.programs import Program
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from meshcast.lower.aliases import Aliases
-from meshcast.lower.alike import FusedKernels
-from meshcast.lower.fusion import Fusions
-from meshcast.lower.fusion_rules import Fusion
+from meshcast.lower.frameworks.separate_layers import Layers
+from meshcast.lower.fused_kernels.equal_kernels import FusedKernels
+from meshcast.lower.fusion.backward_sweep import Fusions
+from meshcast.lower.fusion.rules import Fusion
+from meshcast.lower.graph.aliases import Aliases
+from meshcast.lower.graph.empty_arrays import empty_values
+from meshcast.lower.graph.free_values import FreeValues
 from meshcast.lower.kernel import Schedule, Step
-from meshcast.lower.liveness import FreeValues
-from meshcast.lower.narrow_weights import Stored
-from meshcast.lower.nothing import empty_values
-from meshcast.lower.ragged_products import RaggedProducts
-from meshcast.lower.rewriting import ValueTypes
-from meshcast.lower.separate_layers import Layers
+from meshcast.lower.products.narrow_weights import Stored
+from meshcast.lower.products.ragged_products import RaggedProducts
+from meshcast.lower.value_types import ValueTypes
 from meshcast.workload import AttentionLibrary, Block, Cost, Op, OpKind, Workload
 
 

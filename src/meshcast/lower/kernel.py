@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from meshcast.base import KeptBeside, Mesh, Rows, copier, format_bytes, made_quickly, shown
-from meshcast.lower.compiler_facts import CompiledMemory, CompilerRun, Overflow
+from meshcast.lower.compiled.compiler_facts import CompiledMemory, CompilerRun, Overflow
 from meshcast.workload import CodeShape, Collective, Geometry, Indexed, Tensor, Workload
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ _KEYS_LOCK = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recency:
-    """Bytes moved between the last use of what a kernel touches and the kernel itself (`lower.recency`)."""
+    """Bytes moved between the last use of what a kernel touches and the kernel itself (`lower.schedule.last_uses`)."""
 
     reads: tuple[tuple[int, int], ...] = ()  # (age, bytes of that age)
     written: int = 0  # age of the result's buffer
@@ -112,9 +112,9 @@ class Kernel:
     elements: int = 0  # of the root's result; 0 where it is not known or only a part of it is written
     shape: tuple[int, ...] = ()  # of the same result, where `elements` is known
     pieces: tuple[int, ...] = ()  # what its result is joined of, by their sizes along that dimension
-    fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`lower.access`)
+    fetched_bytes: int = 0  # of whole sectors that its threads fetch; 0: what is read (`fused_kernels.fetched_sectors`)
     touched_bytes: int = 0  # of them, those of different sectors
-    halves: tuple[int, int] | None = None  # bytes of f16 that it reads and writes (`lower.halves`)
+    halves: tuple[int, int] | None = None  # bytes of f16 that it reads and writes (`fused_kernels.f16_bytes`)
     # Of a product of integers, its operands' before they are widened to its type; of a sum, those that it spreads out.
     stored_bits: tuple[int, ...] = ()
     tile: int = 0  # elements that a program of Triton's has, where a compiler chose it

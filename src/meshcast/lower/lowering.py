@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from meshcast.base import UsageError, expect
+from meshcast.lower.compiled.scheduled_hlo import lower_scheduled
+from meshcast.lower.copies.kept_targets import copied_targets
 from meshcast.lower.draft import BlockDraft, ProgramDraft
-from meshcast.lower.fusion_rules import Fusion
+from meshcast.lower.frameworks.separate_layers import Layers
+from meshcast.lower.fusion.rules import Fusion
 from meshcast.lower.kernel import BranchStep, Kernel, LoopStep, LoweredProgram, Schedule, Step
 from meshcast.lower.pass_tables import TABLES
 from meshcast.lower.passes import PassTable, run_passes
-from meshcast.lower.ragged_products import RaggedProducts
-from meshcast.lower.scheduled import lower_scheduled
-from meshcast.lower.separate_layers import Layers
-from meshcast.lower.updates import copied_targets
+from meshcast.lower.products.ragged_products import RaggedProducts
 from meshcast.workload import AttentionLibrary, Block, Op, OpKind, Workload
 
 BACKENDS = tuple(TABLES)  # "none": every op a kernel of its own

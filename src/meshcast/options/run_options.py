@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from meshcast.simulate import HostCosts, Scheduler
 
 # Whether the host's time to issue a step counts: on, off, or for whole programs (`simulate.host`) only; of PyTorch's own
-# kernels also how fast the host is (`simulate.calls`).
+# kernels also how fast the host is (`simulate.issued_calls`).
 Host = Literal["auto", "on", "off", "slow", "fast"]
 # Whether compute and communication slow each other down while both run.
 ContentionSetting = Literal["on", "off"]

@@ -9,9 +9,9 @@ text is rewritten before it is parsed, so that every stage after it sees what ha
   StableHLO's own `stablehlo-legalize-quant-to-math` writes them; a zero point of 0 takes no op;
 - products and convolutions of quantised operands are sums of integers in i32, operands of two widths widened to the wider, and
   those of matrices to bytes at least: a conversion that stands before a product is part of it where the unit takes fewer bits
-  (`lower/narrow_weights.py`), and of plain `i4` by `i4` XLA's GPU compiler makes no product at all (`lower/products.py`). Where
-  their result is stored in fewer bits the sums are quantised: converted to floats, and on as above. Beside a float operand
-  the quantised one stands for its floats;
+  (`lower/products/narrow_weights.py`), and of plain `i4` by `i4` XLA's GPU compiler makes no product at all
+  (`lower/products/matrix_products.py`). Where their result is stored in fewer bits the sums are quantised: converted to floats,
+  and on as above. Beside a float operand the quantised one stands for its floats;
 - other arithmetic is carried out on the numbers that the integers stand for: converted, computed, converted back. The larger or
   smaller of two numbers, in the same type, is that of the integers.
 

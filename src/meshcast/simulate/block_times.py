@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
-from meshcast.simulate.alone import Times, events_alone, stream_seconds, streams_alone
 from meshcast.simulate.contention import SpeedShares
 from meshcast.simulate.copies import Copies
 from meshcast.simulate.events import Events
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length, OneRank, Ranks
+from meshcast.simulate.one_class import Times, events_alone, stream_seconds, streams_alone
 from meshcast.simulate.timeline import COPY, stream_of
 
 Order = tuple[int, ...]

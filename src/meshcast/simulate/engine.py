@@ -3,9 +3,9 @@
 Equal ranks of an SPMD program behave alike, so one rank stands for all; a collective takes the time of its whole group.
 Each stream runs one kernel at a time, in the order that `issue_order` fixed; `placement` says when. Loops and branches
 take all streams (XLA finishes a loop body's collectives inside the body), so a body is simulated once and multiplied;
-what a loop could overlap from one turn to the next is for the lowering to unfold (`lower.prefetch`). What a turn moves to or
-from the host's memory runs beside it, so that it takes the longer of the two (`lower.offload`). Copies that a
-compiler starts beside compute take what compute leaves of the memory's time (`simulate.copies`).
+what a loop could overlap from one turn to the next is for the lowering to unfold (`lower.overlap.prefetch`). What a turn moves to
+or from the host's memory runs beside it, so that it takes the longer of the two (`lower.overlap.offload`). Copies that a compiler
+starts beside compute take what compute leaves of the memory's time (`simulate.copies`).
 
 Every compute kernel is followed by the gap until its stream can run the next one. Nothing waits for the last gap, so a
 block has two lengths: `all`, after which another can begin, and `last`, when its last kernel ends. A loop takes

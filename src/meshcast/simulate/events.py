@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 from meshcast.estimate import KernelEstimate
 from meshcast.lower import Kernel
-from meshcast.simulate.alone import TOGETHER
 from meshcast.simulate.contention import SpeedShares
 from meshcast.simulate.issue_order import BlockPlan
 from meshcast.simulate.lengths import Length, Ranks
+from meshcast.simulate.one_class import TOGETHER
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ On an H200, steps of games (gymnax: 32 turns of six and seven kernels) take 257 
 issued outside of the loop: at most 5.5 us a turn, where writing the graph anew would have taken 10.
 
 A loop that ends on data waits for the host before every turn: the answer of its condition is copied to the host, and the device
-idles, `predicate` seconds, until what comes next is launched (`simulate.asking_loops`). On an H200 the wall time of conjugate
+idles, `predicate` seconds, until what comes next is launched (`simulate.data_loops`). On an H200 the wall time of conjugate
 gradients (lineax) exceeds the busy time by 15 us for each of 51 such questions, some 4 us of them the pauses of loose launches,
 and that of a tree search (mctx) by 12 us for each of 184.
 

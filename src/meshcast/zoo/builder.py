@@ -48,7 +48,7 @@ class Builder:
     @property
     def family(self) -> ModuleType:
         """The module that its programs, weights and sections are made by; this is what imports jax."""
-        return importlib.import_module(f"meshcast.zoo.{self.module}")
+        return importlib.import_module(f"meshcast.zoo.architectures.{self.module}")
 
     @property
     def all_modes(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.typing import DTypeLike
 
-from meshcast.zoo.layers import cast, cross_entropy
+from meshcast.zoo.layers.pieces import cast, cross_entropy
 from meshcast.zoo.program import ModelProgram, adamw_program, jit_options, microbatched
 from meshcast.zoo.sharding import MeshLayout
 from meshcast.zoo.words import AUTO

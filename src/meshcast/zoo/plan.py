@@ -178,7 +178,7 @@ class Plan:
 
     @property
     def products(self) -> str:
-        """How products with weights are made, a name of `zoo.products.KINDS`."""
+        """How products with weights are made, a name of `zoo.layers.products.KINDS`."""
         return "plain" if self.precision in ("bf16", "fp16", "tf32", "fp32") else self.precision
 
     @property

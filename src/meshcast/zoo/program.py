@@ -11,12 +11,12 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
 from meshcast.base import InfeasibleError, UsageError
-from meshcast.zoo.adapters import joined, parted
 from meshcast.zoo.builder import ModelProgram as ModelProgram
-from meshcast.zoo.layers import BATCH
+from meshcast.zoo.filled_shares import as_share, filled, with_fill, without_fill
+from meshcast.zoo.layers.adapters import joined, parted
+from meshcast.zoo.layers.pieces import BATCH
 from meshcast.zoo.optimizers import adamw, adamw_state
 from meshcast.zoo.sharding import WHOLE, Axes, MeshLayout
-from meshcast.zoo.shares import as_share, filled, with_fill, without_fill
 
 Reduced = Callable[[Any], Any]
 

@@ -25,7 +25,7 @@ class Sections:
         loss: `(exit, x, batch) -> loss`.
         width: The width of the activations (B, S, width).
         length: Positions of a sequence.
-        adapters_only: Only adapters (`zoo/adapters.py`) are trained.
+        adapters_only: Only adapters (`zoo/layers/adapters.py`) are trained.
     """
 
     layout: MeshLayout

@@ -17,8 +17,8 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
 from meshcast.base import UndividedError, UsageError
-from meshcast.zoo.saving import kept
-from meshcast.zoo.shares import filled
+from meshcast.zoo.filled_shares import filled
+from meshcast.zoo.layers.saving import kept
 from meshcast.zoo.words import AUTO, BATCH
 
 Axes = str | tuple[str, ...] | None

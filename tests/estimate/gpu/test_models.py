@@ -15,7 +15,7 @@ from meshcast.estimate.power import settled_clock
 from meshcast.estimate.roofline import Roofline
 from meshcast.hardware import Device, load_device
 from meshcast.lower import Kernel, KernelKind
-from meshcast.lower.swapped_products import swapped_sides
+from meshcast.lower.products.swapped_products import swapped_sides
 from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, Tensor
 from meshcast.workload.shapes import SortGeometry, Window
 from tests.estimate.conformance import check_conformance, gemm, pass_over

@@ -16,7 +16,7 @@ from meshcast.estimate.measurements.calls import backward_kernel
 from meshcast.estimate.measurements.silicon_kernels import attention_kernel
 from meshcast.hardware import load_device
 from meshcast.lower import Kernel
-from meshcast.lower.narrow_attention import NARROW
+from meshcast.lower.frameworks.narrow_attention import NARROW
 from meshcast.workload.graph import Attention
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "data" / "published" / "attention.csv"

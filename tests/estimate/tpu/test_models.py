@@ -18,7 +18,7 @@ from meshcast.estimate.tpu.parameters import TpuParameters, shipped_tpu_calibrat
 from meshcast.estimate.tpu.vector import padding, row_sums
 from meshcast.hardware import load_device
 from meshcast.lower.kernel import Kernel, KernelKind, Recency
-from meshcast.lower.recency import NEVER
+from meshcast.lower.schedule.last_uses import NEVER
 from meshcast.workload.graph import Attention, Convolution, Gemm, Indexed, Reduction, Tensor
 from meshcast.workload.shapes import SortGeometry
 from tests.estimate.conformance import SAMPLES, check_conformance, gemm, pass_over

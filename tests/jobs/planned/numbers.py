@@ -17,7 +17,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from meshcast.jobs.planned import Plan
 from meshcast.jobs.planned.settings import step_settings
 from meshcast.zoo import zoo
-from meshcast.zoo.context_attention import balanced_positions
+from meshcast.zoo.layers.context_attention import balanced_positions
 from tests.quick_compiling import QUICK
 from tests.zoo.arrays import concrete
 

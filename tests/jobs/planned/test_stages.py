@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from meshcast.jobs.planned.programs import PartKind, pass_programs
-from meshcast.zoo import decoder, gpt, models
+from meshcast.zoo import models
+from meshcast.zoo.architectures import decoder, gpt
 from tests.quick_compiling import QUICK
 from tests.zoo.arrays import concrete
 

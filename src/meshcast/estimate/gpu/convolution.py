@@ -3,7 +3,7 @@
 Forward, input and filter gradients all have that form in StableHLO's terms (a filter gradient convolves over batches).
 Fewer than 8 channels run on kernels with narrow loads. Groups of fewer channels than a tile is wide share a tile, which
 multiplies each group by the others' zeros, too. Transposes of filters and uneven padding are kernels of their own, which the
-lowering makes (`lower.convolutions`).
+lowering makes (`lower.convolutions.cudnn_convolutions`).
 
 Depthwise convolutions have nothing for tensor cores to reuse. cuDNN has kernels on the CUDA cores for square filters of 3, 5
 and 7 (3 and 5 for the gradient by the filter); for others it takes the faster of a direct kernel, which works out every index of

@@ -50,7 +50,7 @@ def gemm(kernel: Kernel, machine: GpuMachine) -> GpuWork:
 
 
 def sums_products(kernel: Kernel, shape: Gemm) -> bool:
-    """Whether a kernel is a product with a vector that is multiplied out and summed (`lower.products.is_summed`).
+    """Whether a kernel is a product with a vector that is multiplied out and summed (`lower.products.matrix_products.is_summed`).
 
     What the compiler gave tiles is a product whatever its size: XLA splits long sums of a vector's products along K into a
     batch of small ones, which it would have summed had they come as such (splitk_rewriter.cc runs behind).
@@ -107,7 +107,7 @@ def _tiled(kernel: Kernel, shape: Gemm, rate: Rate, machine: GpuMachine) -> Tile
 
 
 def _has_two_widths(shape: Gemm | Convolution) -> bool:
-    """Whether integers of two widths are multiplied: the product widens the narrower (`lower/narrow_weights.py`)."""
+    """Whether integers of two widths are multiplied: the product widens the narrower (`lower/products/narrow_weights.py`)."""
     left, right = element_bytes(shape.lhs_dtype), element_bytes(shape.rhs_dtype)
     return left != right and max(left, right) <= 1
 
@@ -231,7 +231,7 @@ def _moved_again(shape: Gemm, rate: Rate, machine: GpuMachine) -> float:
 
 
 def _cut_share(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> float:
-    """The share of the rate that Triton leaves a product whose operands it computes on (`lower/cut_operands.py`).
+    """The share of the rate that Triton leaves a product whose operands it computes on (`lower/products/relu_operands.py`).
 
     They pass through registers on their way to the tensor cores, and cuBLAS's pipelines are not there.
     """

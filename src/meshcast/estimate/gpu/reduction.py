@@ -4,7 +4,7 @@ Rows: memory-bound, `t = launch + bytes / bandwidth`.
 Columns: a block of 32 x 32 threads walks down 32 to 128 columns, so many cycles for each load of a step, so that narrow arrays
 are bound by `rows / 32 * loads` however few bytes they have (`column_sums`). A last step of fewer than 32 rows costs every
 wave of blocks about a microsecond (seen on batch norms, whose rows are seldom a multiple of 32; why is a guess: checked
-loads that nothing overlaps). Long ones come as two kernels from the lowering (`lower.reductions`).
+loads that nothing overlaps). Long ones come as two kernels from the lowering (`lower.graph.reduction_stages`).
 Normalisations (softmax, layer norm): one Triton program per row, bound by its instructions:
 `(row + start) * rows * ops * instructions / issue rate`; rows shorter than 512 share a program. All wait for the last
 load, the exchange between warps and the write: a fixed latency. A reduction beside results that do not need it (the largest

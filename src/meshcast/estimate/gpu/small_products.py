@@ -73,8 +73,8 @@ def summed_product(kernel: Kernel, shape: Gemm, machine: GpuMachine) -> tuple[Lo
     """A small vector-matrix product that comes as one kernel: (a loop that multiplies, the reduction of what it gives).
 
     Rows are multiplied on the way, without a loop; of columns products are written, and then their sums. XLA's own lowering has
-    made reductions of such products before (`lower.vector_products`); here are those of eager PyTorch and of kernels told
-    by their shape alone, as tables of measured products are. That a library's kernel for them takes as long is ours.
+    made reductions of such products before (`lower.products.vector_products`); here are those of eager PyTorch and of kernels
+    told by their shape alone, as tables of measured products are. That a library's kernel for them takes as long is ours.
     """
     n = max(shape.m, shape.n)
     elements = shape.batch * n * shape.k

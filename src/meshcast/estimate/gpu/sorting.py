@@ -1,6 +1,6 @@
 """Sorts, as XLA:GPU makes them: bitonic in tiles of shared memory, CUB's radix sorts, a kernel for the few largest.
 
-Which of them follows XLA's `sort_rewriter.cc` (`lower.radix_sorts`) and `topk_specializer.cc`.
+Which of them follows XLA's `sort_rewriter.cc` (`lower.graph.radix_sorts`) and `topk_specializer.cc`.
 Times are from the probes `ordering` on an H200 (`data/measured/h200-profile`).
 """
 

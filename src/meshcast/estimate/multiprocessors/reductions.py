@@ -2,7 +2,7 @@
 
 A thread has `loads_ahead` loads under way; a block goes over its share in as many rounds of a load's latency as it takes, its
 warps exchange their sums, and it stores. A column's block takes 32 rows a step. Sums of a whole array, and long rows or
-columns, come as two kernels from the lowering (`lower.reductions`).
+columns, come as two kernels from the lowering (`lower.graph.reduction_stages`).
 """
 
 from __future__ import annotations

@@ -185,6 +185,8 @@ def digested_files() -> Iterator[Traversable]:
     """Code of the models and of what makes kernels and families, and the models' parameters."""
     estimate = resources.files("meshcast.estimate")
     folders = (*(estimate / name for name in ("profiled", "gpu", "tpu", "measurements", "data")), estimate)
-    for folder in (*folders, resources.files("meshcast.lower")):
+    lower = resources.files("meshcast.lower")
+    rooms = sorted((each for each in lower.iterdir() if each.is_dir()), key=lambda folder: folder.name)
+    for folder in (*folders, lower, *rooms):
         found = (file for file in folder.iterdir() if file.name.endswith((".py", ".toml")))
         yield from sorted(found, key=lambda file: file.name)

@@ -110,7 +110,7 @@ class TpuMachine:
     def traffic(self, kernel: Kernel) -> TpuTraffic:
         """Where a kernel's bytes lie: what was touched, or will be read, within VMEM's reach never leaves it.
 
-        An age is what is moved in between, the value's own bytes included (`lower.recency`). Nothing known: everything
+        An age is what is moved in between, the value's own bytes included (`lower.schedule.last_uses`). Nothing known: everything
         was just touched. A compiler that has placed every value is believed. An argument that is read again soon comes on
         chip by a copy of its own, which libtpu starts beside the kernel that reads it first, from memory all the same: it
         is read twice then.

@@ -76,7 +76,8 @@ def row_sums(kernel: Kernel, machine: TpuMachine) -> float:
 def halves(kernel: Kernel, traffic: TpuTraffic, machine: TpuMachine) -> float:
     """Seconds of turning f16 that a loop reads into f32, and results back, in whole tiles.
 
-    By what the lowering found of it (`lower.halves`); else all of a loop's bytes are of the type that it computes in.
+    By what the lowering found of it (`lower.fused_kernels.f16_bytes`); else all of a loop's bytes are of the type that it
+    computes in.
     """
     read, written = kernel.halves or ((traffic.read, traffic.written) if kernel.dtype == HALF else (0, 0))
     ranges = kernel.geometry.shape if isinstance(kernel.geometry, Reduction) else kernel.shape

@@ -1,7 +1,7 @@
 """A recommender's step on one GPU as eager PyTorch issues it: every launch with its seconds and what the host does before it.
 
 The dense part's launches are those of `dense_calls`, timed as any program's kernels; tables' own launches stand between them.
-Host and device go side by side (`simulate/calls.py`), so that a step is as long as the slower of both, launch by launch.
+Host and device go side by side (`simulate/issued_calls.py`), so that a step is as long as the slower of both, launch by launch.
 """
 
 from __future__ import annotations

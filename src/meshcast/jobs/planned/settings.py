@@ -25,7 +25,7 @@ DECIDED = (
 
 
 MARKS = "gradient_dtype"
-"""The setting of training steps whose layers mark all that kernels keep (`zoo.saving.kept`): those of language models."""
+"""The setting of training steps whose layers mark all that kernels keep (`zoo.layers.saving.kept`): those of language models."""
 
 
 def step_settings(plan: Plan, builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def check(plan: Plan, builder: Builder, settings: Mapping[str, Any], *, mode: st
 
 
 def _halves(plan: Plan, length: int | None, name: str) -> None:
-    """With fused kernels every device that splits a sequence has two chunks of it (`zoo.context_attention`)."""
+    """With fused kernels every device that splits a sequence has two chunks of it (`zoo.layers.context_attention`)."""
     if plan.cp > 1 and plan.attending.startswith("flash") and length and length % (2 * plan.cp):
         raise InfeasibleError(
             f"the sequence of {name}: {length} is not divisible by 2 x cp={plan.cp}, chunks that attention={plan.attending} has",

@@ -32,12 +32,12 @@ class Stack:
             the framework.
         products: The library that its matrix products come from; told, not modelled: see docs/stacks.md.
         attention_library: Whose fused attention it runs on GPUs.
-        layers: `scanned` over stacked arrays, or `separate` arrays for each (`lower.separate_layers`).
+        layers: `scanned` over stacked arrays, or `separate` arrays for each (`lower.frameworks.separate_layers`).
         ragged: Whether ragged products of experts are one grouped kernel, or dense ones of masked operands
-            (`lower.ragged_products`).
+            (`lower.products.ragged_products`).
         scheduler: How communication may overlap (`simulate.scheduling`).
         channels: Collectives that may be under way at once; 0: one for each group.
-        overlap: Rewrites that hide communication (`lower.overlap`).
+        overlap: Rewrites that hide communication (`lower.overlap.rewrites`).
         attention: Scores in memory (`plain`), on chip where model and device can (`auto`), and `flash`: likewise, and a
             warning where they cannot.
         recomputation: What its recipes recompute where they do not say.

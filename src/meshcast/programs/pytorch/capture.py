@@ -37,10 +37,10 @@ def capture_torch(
             `eager` or `compile`d.
     """
     require_torch()
-    from meshcast.programs.pytorch.environment import quiet
     from meshcast.programs.pytorch.mistakes import explained
-    from meshcast.programs.pytorch.reductions import widen_reduced_products
-    from meshcast.programs.pytorch.tracing import Tracing
+    from meshcast.programs.pytorch.tracing.environment import quiet
+    from meshcast.programs.pytorch.tracing.traced_module import Tracing
+    from meshcast.programs.pytorch.tracing.wide_reductions import widen_reduced_products
 
     label = str(name or getattr(module, "__name__", type(module).__name__))
     if not callable(module):

@@ -14,11 +14,11 @@ from torch.utils import _pytree as pytree
 
 from meshcast.programs.files import from_bytes
 from meshcast.programs.program import Program
+from meshcast.programs.pytorch.launches.recorded_program import program_text
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.placements import is_distributed
-from meshcast.programs.pytorch.recorded import Recording
-from meshcast.programs.pytorch.recorded_program import program_text
-from meshcast.programs.pytorch.recording import record
+from meshcast.programs.pytorch.recording.calls import Recording
+from meshcast.programs.pytorch.recording.recorder import record
 from meshcast.programs.pytorch.steps import with_held_modules
 from meshcast.programs.pytorch.wrappers import unwrapped_module
 

@@ -9,7 +9,7 @@ What the groups share out is the mode; the sizes of groups are data, so all are 
 | a batching one | [B, M, K], [B, K, N] -> [B, M, N] | B products; groups only say which of them are counted in |
 
 Every row, or slice, belongs to one group, so the FLOPs are those of one dense product, 2 B M N K, in each mode. That is a
-grouped kernel's work; what a GPU's compiler makes of it is told by `lower/ragged_products.py`.
+grouped kernel's work; what a GPU's compiler makes of it is told by `lower/products/ragged_products.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Kernels that become one launch with several results, since they read the same or one the other's result."""

@@ -1,4 +1,0 @@
-"""The real XLA:GPU compiler, ahead of time, on a machine without a GPU."""
-
-from meshcast.lower.xla_gpu.compiler import compile_program as compile_program
-from meshcast.lower.xla_gpu.compiler import why_not as why_not

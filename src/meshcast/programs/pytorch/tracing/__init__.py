@@ -1,0 +1,1 @@
+"""A module traced by JAX: its calls on tracers, autocast, parallel wrappers, training step; programs that XLA compiles."""

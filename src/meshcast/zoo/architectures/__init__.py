@@ -1,0 +1,1 @@
+"""The models' programs, a module a family: `weights(config)`, and a function for every mode."""

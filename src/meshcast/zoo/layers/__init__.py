@@ -1,0 +1,1 @@
+"""What the models are built of: attention, feed-forward layers, experts, norms, products, layers of images."""

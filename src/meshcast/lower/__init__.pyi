@@ -47,7 +47,7 @@ from meshcast.lower.overlap.choices import NOTHING_PAIRED as NOTHING_PAIRED
 from meshcast.lower.overlap.choices import OVERLAP_CHOICES as OVERLAP_CHOICES
 from meshcast.lower.overlap.choices import Overlap as Overlap
 from meshcast.lower.overlap.deferred_sums import with_deferred_sums as with_deferred_sums
-from meshcast.lower.overlap.rewrites import overlapped as overlapped
+from meshcast.lower.overlap.overlapped import overlapped as overlapped
 from meshcast.lower.products.matrix_products import is_summed as is_summed
 from meshcast.lower.products.matrix_products import is_tiny as is_tiny
 from meshcast.lower.products.ragged_products import RaggedProducts as RaggedProducts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from meshcast.base import UnsupportedError, UsageError
 from meshcast.hardware import Device
-from meshcast.lower.compiled.real_compilers import why_not_compiled
 from meshcast.lower.kernel import Lowering
 from meshcast.programs import Program
 
@@ -40,6 +39,9 @@ def choose_lowering(asked: str, program: Program, device: Device, *, prefer_comp
         return "given"
     if asked == "auto" and not prefer_compiled:
         return "modelled"
+    # Here, as options and help know the words above, and need neither compilers nor readers of what they make.
+    from meshcast.lower.compiled.real_compilers import why_not_compiled
+
     why = why_not_compiled(program, device)
     if why is None:
         return "compiled"

@@ -12,7 +12,7 @@ from meshcast.base.mesh import Group
 from meshcast.lower import Kernel, Schedule
 from meshcast.lower.overlap.async_tp import with_partial_products
 from meshcast.lower.overlap.choices import Overlap
-from meshcast.lower.overlap.rewrites import overlapped
+from meshcast.lower.overlap.overlapped import overlapped
 from meshcast.lower.value_types import ValueTypes
 from meshcast.workload.graph import Collective, Gemm, Tensor
 from tests.simulate.schedules import kernel, loop, program, run, schedule

@@ -1,4 +1,4 @@
-"""Rewrites of a lowered program that hide communication behind compute, as training frameworks do them (`Overlap`)."""
+"""The rewrites that `--overlap` asks of a lowered program, in the order in which they are made."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ from meshcast.lower.value_types import ValueTypes
 from meshcast.programs import Role
 
 
-def overlapped(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
+def rewritten(lowered: LoweredProgram, overlap: Overlap) -> LoweredProgram:
     """The program with the rewrites made: products cut first, then collectives joined, then loops shifted.
 
     One that finds nothing to do is told in `idle`: whether that is worth a warning depends on who asked, and for how much.
     """
-    if not overlap.any:
-        return lowered
     values = ValueTypes(lowered.tensors)
     workload, idle = lowered.workload, []
     schedule = lowered.schedule

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,9 @@ LONG, TOO_LONG = 400, 800
 LONG_FOR_A_REASON: dict[str, str] = {
     "lower/pass_tables.py": "one table of all passes, a few lines each, in their order"
 }
+# Modules that a folder may have without a reason: a reader looks through their names.
+MANY = 40
+MANY_FOR_A_REASON = {"cli": "a module a verb"}
 
 FRONTS = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}  # of the whole: they name what lies anywhere in it
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in FRONTS)
@@ -430,3 +434,8 @@ def test_modules_stay_small() -> None:
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     assert {name for name, count in lines.items() if count > LONG} == set(LONG_FOR_A_REASON)
     assert max(lines.values()) <= TOO_LONG
+
+
+def test_folders_stay_small() -> None:
+    counts = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in FILES if path.name != "__init__.py")
+    assert {name for name, count in counts.items() if count > MANY} == set(MANY_FOR_A_REASON)

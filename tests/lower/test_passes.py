@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 
@@ -15,7 +20,9 @@ from meshcast.lower.passes import LoweringPass, PassTable
 from meshcast.programs import from_bytes
 from meshcast.workload import OpKind, read_workload
 
-PAGE = Path(__file__).parents[2] / "docs" / "lowering.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "lowering.md"
+LOWER = ROOT / "src" / "meshcast" / "lower"
 COLUMNS = {2: tables.XLA_GPU, 3: tables.EAGER_GPU, 4: tables.XLA_TPU, 5: tables.UNFUSED}
 # A loop, and a branch in it.
 NESTED = """
@@ -55,6 +62,50 @@ def test_the_page_has_the_passes_of_every_backend_in_order(column: int) -> None:
     for stage in ("ops", "steps", "program"):
         told = [row[1] for row in _rows() if row[0] == stage and row[column] == "x"]
         assert told == [each.name for each in getattr(table, stage)]
+
+
+def _called(run: Callable[..., None]) -> Iterator[str]:
+    """Modules below `lower` whose functions and classes a pass names, its own helpers and what all passes work on aside."""
+    assert isinstance(run, FunctionType)
+    codes: list[CodeType] = [run.__code__]
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+        for name in code.co_names:
+            made: Any = run.__globals__.get(name)
+            home = getattr(made, "__module__", "") if callable(made) else ""
+            if home.startswith("meshcast.lower.") and home.rpartition(".")[2] not in ("draft", "kernel", "passes"):
+                yield home.removeprefix("meshcast.lower.")
+
+
+def test_the_page_tells_where_each_pass_is_done() -> None:
+    """In the modules whose functions it calls; of a pass that calls none in its own."""
+    places: dict[tuple[str, str], set[str]] = {}
+    for table in COLUMNS.values():
+        for stage in ("ops", "steps", "program"):
+            for each in getattr(table, stage):
+                homes = set(_called(each.run)) or {each.run.__module__.removeprefix("meshcast.lower.")}
+                places.setdefault((stage, each.name), set()).update(homes)
+    told = {(row[0], row[1]): {name.strip(" `") for name in row[7].split(",")} for row in _rows()}
+    assert told == {key: {f"{home.replace('.', '/')}.py" for home in homes} for key, homes in places.items()}
+    assert places["ops", "vector products"] == {"layouts.orders_of_sums", "products.vector_products"}
+    assert places["ops", "buffers"] == {"block_passes"}
+
+
+def test_the_page_has_every_room_with_its_job() -> None:
+    jobs = {
+        f"`lower/{path.parent.name}/`": ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        for path in LOWER.glob("*/__init__.py")
+    }
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    assert {row[0]: row[1] for row in rows if len(row) == 2 and row[0].startswith("`lower/")} == jobs
+    assert len(jobs) > 10
+
+
+def test_modules_on_the_page_are_there() -> None:
+    """Told from `lower/` on, or from a package on."""
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", PAGE.read_text(encoding="utf-8")))
+    assert len(named) > 50
+    assert {name for name in named if not any((home / name).exists() for home in (LOWER, LOWER.parent, ROOT))} == set()
 
 
 def test_names_are_each_one_pass_of_a_table_and_say_what_they_do() -> None:

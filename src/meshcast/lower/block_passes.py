@@ -1,6 +1,7 @@
-"""What the passes over a block do to it; `pass_tables.py` has their order.
+"""What passes that concern several rooms do to a block, and which blocks have ops of a kind; `pass_tables.py` has their order.
 
-A function that a table names takes the draft and changes it; one that takes rules gives such a function.
+The passes of one room are in its `passes.py`. A function that a table names takes the draft and changes it; one that takes rules
+gives such a function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Rewrites of a block before fusion: what XLA:GPU makes of single ops that no kernel runs as they are written.
+"""Types of a program's values, and the ops on new values that rewrites put beside those of the program.
 
-New values are appended to the tensor types; rewritten ops keep their results, so that readers need no change.
-Rewrites of schedules, after fusion, share the values, `only_fills` and `with_inner_blocks`.
+New values are appended to the types; rewritten ops keep their results, so that readers need no change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """PyTorch in: an `nn.Module`, a training step of one, or a function of tensors becomes a `Program`, without weights.
 
-`torchax` runs PyTorch's operators on JAX's tracers, so a module's own `forward` is traced and JAX lowers and
-differentiates it. Nothing here imports torch until a PyTorch object is captured.
+`capture` has both ways. `torchax` runs PyTorch's operators on JAX's tracers, so a module's own `forward` is traced and JAX lowers
+and differentiates it (`tracing`). Or a step is recorded as PyTorch's own calls (`recording`), which become the kernels that eager
+PyTorch (`eager`) or `torch.compile` (`inductor`) would launch, written as a scheduled program (`launches`). Nothing here imports
+torch until a PyTorch object is captured.
 """
 
 from meshcast.programs.pytorch.capture import capture_torch as capture_torch

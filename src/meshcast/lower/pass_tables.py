@@ -200,7 +200,7 @@ XLA_GPU = PassTable(
         ),
         *_INNER[1:],
         _Block(
-            "questions",
+            "loop conditions",
             "conditions of loops that end on data are blocks of their own; behind constants, which a loop begins with",
             set_questions_apart,
             has_questions,

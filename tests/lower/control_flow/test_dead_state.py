@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import jax
 import jax.numpy as jnp
 
+from meshcast.lower.control_flow import dead_state
 from meshcast.lower.control_flow.dead_state import without_dead_state
 from meshcast.lower.graph.free_values import FreeValues
 from meshcast.workload import Block, Cost, Op, OpKind, Tensor
@@ -42,6 +45,28 @@ def test_what_a_needed_value_is_computed_of_stays() -> None:
     """20 is computed from 4, and that from 5."""
     block = carrying(op(6, 3, 4), op(7, 5), op(8, 5), outputs=(6, 7, 8), results=(20,))
     assert left(block) is block.ops[0]
+
+
+def test_a_chain_is_walked_back_once() -> None:
+    """Each of 300 carried values becomes the one before; what nested blocks read is asked for once an op."""
+    count = 300
+    inputs, made = tuple(range(count)), tuple(range(count, 2 * count))
+    ops = tuple(op(new, max(old - 1, 0)) for old, new in zip(inputs, made, strict=True))
+    results = tuple(range(2 * count, 3 * count))
+    loop = Op(
+        name="while#1",
+        operands=inputs,
+        results=results,
+        blocks=(Block(inputs=inputs, outputs=made, ops=ops),),
+        trip_count=5,
+        cost=Cost(kind=OpKind.LOOP),
+    )
+    last = Block(inputs=inputs, outputs=(results[-1],), ops=(loop,))
+    with patch("meshcast.lower.control_flow.dead_state.has_effect", wraps=dead_state.has_effect) as asked:
+        assert without_dead_state(last, FreeValues(), frozenset(), [ROW] * 3 * count) is last
+    assert asked.call_count <= 3 * count
+    first = Block(inputs=inputs, outputs=(results[0],), ops=(loop,))
+    assert without_dead_state(first, FreeValues(), frozenset(), [ROW] * 3 * count).ops[0].results == (results[0],)
 
 
 def test_numbers_of_a_loop_that_counts_stay() -> None:

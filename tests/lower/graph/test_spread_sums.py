@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from meshcast.lower import KernelKind
@@ -66,4 +67,11 @@ def test_as_xla_has_it(function: object, reductions: int) -> None:
 
 def test_values_that_differ_are_summed() -> None:
     made = kernels(lower_function(lambda x: jnp.sum(jax.lax.iota("float32", 512) * x, 1), spec(64, 512)))
+    assert [kernel.kind for kernel in made] == [KernelKind.REDUCTION]
+
+
+def test_an_array_of_constants_is_summed() -> None:
+    """Data that a function closes over: which values it has no workload keeps."""
+    data = np.linspace(0.0, 1.0, 512, dtype=np.float32)
+    made = kernels(lower_function(lambda mean: jnp.sum((data - mean) ** 2), spec()))
     assert [kernel.kind for kernel in made] == [KernelKind.REDUCTION]

@@ -5,10 +5,10 @@ are kernels with their own times. Products and attention are given the shape tha
 what a prediction will ask for: the calls of both are matched by the work they do. Convolutions keep the call's own shape,
 which says whether it is a layer or one of its gradients.
 
-What runs behind a kernel that lets its successor start early is left out: cuDNN's and cuBLAS's `sm90_xmma` kernels trigger the
-next launch before they end (programmatic dependent launch, CUDA C++ Programming Guide), so that it is seen to last from there
-on, mostly waiting. On an H200 tiny kernels behind them last 3 to 8 us, 1.2 us elsewhere, and the sum of a ResNet's kernels
-exceeds the time in which any of them runs by just that.
+What runs behind a kernel that lets its successor start early is left out, calls of libraries aside, of which such a wait is
+little: cuDNN's and cuBLAS's `sm90_xmma` kernels trigger the next launch before they end (programmatic dependent launch, CUDA
+C++ Programming Guide), so that it is seen to last from there on, mostly waiting. On an H200 tiny kernels behind them last 3
+to 8 us, 1.2 us elsewhere, and the sum of a ResNet's kernels exceeds the time in which any of them runs by just that.
 """
 
 from __future__ import annotations

@@ -66,12 +66,8 @@ def _with_needed(loop: Op, read: Set[int], free: Free, ends_on_data: bool, tenso
     else:  # the counter that its condition reads is a number
         asked = {place for place in places if tensors[body.inputs[place]].elements == 1}
     needed = asked | {place for place in places if loop.results[place] in read}
-    while len(needed) < len(places):
-        used = _used(body, {body.outputs[place] for place in needed}, free)
-        more = {place for place in places if place not in needed and body.inputs[place] in used}
-        if not more:
-            break
-        needed |= more
+    if len(needed) < len(places):
+        needed = _closed(body, needed, free)
     if len(needed) == len(places):
         return loop
     kept = sorted(needed)
@@ -84,6 +80,39 @@ def _with_needed(loop: Op, read: Set[int], free: Free, ends_on_data: bool, tenso
         results=tuple([loop.results[at] for at in kept]),
         blocks=(replace(inner, ops=tuple(_live(inner, free))),),
     )
+
+
+def _closed(body: Block, needed: Set[int], free: Free) -> set[int]:
+    """The places that are needed of a loop's state once these are: each value of the body is walked back from once."""
+    maker = {value: op for op in body.ops for value in op.results}
+    carried = {value: place for place, value in enumerate(body.inputs)}
+    found, seen = set(needed), {body.outputs[place] for place in needed}
+    waiting = list(seen)
+    walked: set[int] = set()  # ops, by identity
+
+    def walk(op: Op) -> None:
+        if id(op) in walked:
+            return
+        walked.add(id(op))
+        for value in (*op.operands, *[value for inner in op.blocks for value in free(inner)]):
+            if value not in seen:
+                seen.add(value)
+                waiting.append(value)
+
+    for op in body.ops:
+        if has_effect(op):
+            walk(op)
+    while waiting:
+        value = waiting.pop()
+        if value in maker:
+            walk(maker[value])
+        place = carried.get(value)
+        if place is not None and place not in found:
+            found.add(place)
+            if body.outputs[place] not in seen:
+                seen.add(body.outputs[place])
+                waiting.append(body.outputs[place])
+    return found
 
 
 def _used(body: Block, outputs: set[int], free: Free) -> set[int]:

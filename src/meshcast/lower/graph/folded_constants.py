@@ -55,6 +55,7 @@ def with_folded_constants(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: 
     """
     constants: set[int] = set()  # arrays, element by element
     spread: set[int] = set()  # one constant in every place
+    known: set[int] = set()  # both
     made: list[Op] = []
     found = False
     for op in ops:
@@ -62,17 +63,21 @@ def with_folded_constants(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: 
         if kind is OpKind.GENERATE:
             if not op.name.endswith("iota"):
                 constants.update(op.results)
-        elif kind is OpKind.BROADCAST and len(read) == 1 and read[0] in constants | spread:
+                known.update(op.results)
+        elif kind is OpKind.BROADCAST and len(read) == 1 and read[0] in known:
             if tensors[read[0]].elements == 1 or read[0] in spread:
                 spread.update(op.results)
-        elif kind in _FOLDED and len(op.results) == 1 and read and (constants | spread).issuperset(read):
+                known.update(op.results)
+        elif kind in _FOLDED and len(op.results) == 1 and read and known.issuperset(read):
             elements = tensors[op.results[0]].elements
             if elements == 1 or (constants.issuperset(read) and elements <= MOST_ELEMENTS):
                 op = replace(op, name="stablehlo.constant", cost=_constant(op.cost), operands=(), equal=())
                 constants.update(op.results)
+                known.update(op.results)
                 found = True
             elif kind is OpKind.ELEMENTWISE and spread.issuperset(each for each in read if tensors[each].elements > 1):
                 spread.update(op.results)
+                known.update(op.results)
         made.append(op)
     return made if found else ops
 

@@ -72,7 +72,10 @@ def _dims_alike(op: Op, same: Mapping[int, frozenset[int]], tensors: Sequence[Te
     kind, shape = op.cost.kind, tensors[op.results[0]].shape
     everywhere = frozenset(range(len(shape)))
     if kind is OpKind.GENERATE:
-        return everywhere - set(op.cost.orders[0]) if op.cost.orders else everywhere
+        if op.cost.orders:  # a counter
+            return everywhere - set(op.cost.orders[0])
+        # A workload keeps no values: constants of several elements may be anything. JAX writes what is alike as a broadcast.
+        return everywhere if tensors[op.results[0]].elements == 1 else _NONE
     if kind is OpKind.BROADCAST and op.operands:
         return _repeated(op, tensors[op.operands[0]].shape, shape)
     if kind is OpKind.ELEMENTWISE and op.operands:

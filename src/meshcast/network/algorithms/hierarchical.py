@@ -18,7 +18,9 @@ from meshcast.network.ports import exchange_s, farthest_hops, has_hops, pair, wr
 from meshcast.network.spread import LevelSpread
 from meshcast.network.steps import Problem, StageWork, plan, protocol_of, work
 
-_SCATTERED = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_reduce": 2}
+# Phases. Long messages are broadcast by scattering them and gathering what was scattered, as Thakur has it after Barnett et al.,
+# "Interprocessor collective communication library" (1994): every device then sends over its own port between hosts.
+_SCATTERED = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "collective_reduce": 2, "collective_broadcast": 2}
 
 
 def hierarchical(problem: Problem) -> CollectivePlan | None:

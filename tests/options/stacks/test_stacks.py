@@ -17,7 +17,7 @@ from meshcast.hardware import load_device, resolve
 from meshcast.jobs.levers import Question
 from meshcast.jobs.levers.running import of_running
 from meshcast.jobs.planned.stacked import assumed_kernels, with_stack
-from meshcast.lower import choice as lowering_choice
+from meshcast.lower.compiled import real_compilers
 from meshcast.options.fidelities import chosen_lowering
 from meshcast.options.options import Options
 from meshcast.options.stacks import choices_of, load_stack, stack_names
@@ -281,7 +281,7 @@ def test_what_a_file_leaves_open_is_as_without_a_stack(tmp_path: Path) -> None:
 def test_a_compilers_kernels_are_no_other_frameworks(other: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     asked, device = Options(on="h100-sxm", **other), load_device("h100-sxm")  # type: ignore[arg-type]
     monkeypatch.setattr(
-        lowering_choice, "why_not_compiled", lambda program, device: None
+        real_compilers, "why_not_compiled", lambda program, device: None
     )  # as where the compiler is installed
     program = load(FIXTURES / "tanh.mlir", CaptureOptions(platform=device.platform))
     assert chosen_lowering(Options(on="h100-sxm"), program, device) == "compiled"

@@ -18,6 +18,7 @@ else:
 from meshcast.programs.pytorch.eager.kernels import eager_launches
 from meshcast.programs.pytorch.options import TorchOptions
 from meshcast.programs.pytorch.recording.calls import Recording
+from meshcast.programs.pytorch.recording.fake_modules import on_fakes
 from meshcast.programs.pytorch.recording.recorder import record
 
 IDS = torch.empty(4, 16, dtype=torch.long, device="meta")
@@ -131,3 +132,84 @@ def test_buffers_that_have_values_decide() -> None:
     assert step.returned[0].shape == (5, 8)
     with pytest.raises(UnsupportedError):
         record(Cut().to("meta"), (rows(64),), TorchOptions(), label="step")
+
+
+def test_numbers_are_compared_with_no_choices() -> None:
+    ids = torch.empty(4, dtype=torch.long, device="meta")
+    assert recorded(lambda ids: ids.unsqueeze(-1) == torch.arange(0), ids).returned[0].shape == (4, 0)
+
+
+def test_what_is_written_to_a_keyword_is_not_known() -> None:
+    def cut(x: Any) -> Any:
+        end = torch.arange(8)
+        torch.add(x[:8, 0].long(), 1, out=end)
+        return x[: end.max().item()]
+
+    with pytest.raises(UnsupportedError, match="no one knows without running it"):
+        recorded(cut, rows(64))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        torch.poisson,
+        lambda x: torch.binomial(x, x / 8),
+        lambda x: x.cauchy_(),
+        torch._standard_gamma,
+        torch._sample_dirichlet,
+        torch.bernoulli,
+        torch.rand_like,
+        lambda x: x.normal_(),
+        lambda x: torch.multinomial(x, 1),
+        lambda x: torch.dropout(x, 0.5, True),
+        lambda x: torch.nn.functional.rrelu(x, training=True),
+        lambda x: x.log_normal_() + torch.randperm(4),
+    ],
+)
+def test_the_generator_of_the_caller_stays_where_it_is(draw: Any) -> None:
+    before = torch.get_rng_state()
+    recorded(lambda x: x[0] + draw(torch.full((4,), 1.0)).sum(), rows(64))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_what_only_sounds_random_is_known() -> None:
+    """`native_dropout_backward` draws nothing."""
+
+    def cut(x: Any) -> Any:
+        ends = torch.ops.aten.native_dropout_backward(torch.full((2,), 5.0), torch.ones(2, dtype=torch.bool), 1.0)
+        return x[: int(ends.max())]
+
+    assert recorded(cut, rows(64)).returned[0].shape == (5, 8)
+
+
+def test_small_tensors_are_made_like_large_ones() -> None:
+    large = torch.empty(1 << 44, 8, device="meta")  # more than any host has
+    step = recorded(lambda x, large: x[: int(large.new_full((4,), 3).sum())], rows(64), large)
+    assert step.returned[0].shape == (12, 8)
+
+
+@pytest.mark.parametrize("length", [64, 1 << 20])
+def test_a_tensor_is_equal_to_itself(length: int) -> None:
+    def checked(x: Any) -> Any:
+        if torch.any(x != x) or not torch.all(x == x):
+            raise ValueError("not a number")
+        return x + 1
+
+    assert recorded(checked, rows(length)).returned[0].shape == (length, 8)
+
+
+def test_a_module_is_itself_again_where_a_fake_cannot_be_made() -> None:
+    module = torch.nn.Linear(4, 4)
+    before = dict(module.named_parameters())
+
+    def fake(tensor: Any) -> Any:
+        if tensor.dim() == 1:
+            raise RuntimeError("no fake")
+        return torch.empty_like(tensor, device="meta")
+
+    stack = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), module)
+    first = stack[0].weight
+    with pytest.raises(RuntimeError, match="no fake"), on_fakes(stack, fake):
+        pass
+    assert stack[0].weight is first
+    assert all(each is before[name] for name, each in module.named_parameters())

@@ -111,6 +111,15 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ("fsdp = 8", "dp = 3\nfsdp = 8", 17, "dp=3 is not what 8 ranks leave"),
         ("fsdp = 8", "fsdp = 8\nep = 2", 18, "ep=2 shares out experts, and llama-9 has none"),
         ("fsdp = 8", "pp = 2\nvp = 4", 18, "2 layers leave parts of pp=2 x vp=4 empty"),
+        ("[software]", "[sofware]", 25, "unknown table [sofware], did you mean 'software'?"),
+        ("[model]", "[modell]", 4, "unknown table [modell], did you mean 'model'?"),
+        ("seq = 256", 'seq = 256\nextra = ["dense_layers=x"]', 13, "dense_layers=x: 'x' is no whole number, such as 3"),
+        ("seq = 256", 'seq = 256\nextra = ["dens_layers=3"]', 13, "'dens_layers=3', did you mean 'dense_layers'?"),
+        ("gbs = 16", 'gbs = "16"', 15, "expected a whole number of at least 1, got '16': remove the quotes"),
+        ("mbs = 2", 'mbs = "2"', 16, "got '2': remove the quotes"),
+        ("devices = 8", 'devices = 8\ndevices_per_host = 3\nscale_up = "nvlink4-nvswitch-8"', 24,
+         "hosts of 3 devices, and scale_up 'nvlink4-nvswitch-8' joins 8"),
+        ('schema = "meshcast.job/1"', "", 1, 'schema = "meshcast.job/1" is missing'),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
@@ -143,6 +152,20 @@ def test_what_a_file_says_is_not_blamed_on_a_flag(
         with pytest.raises(MeshcastError) as asked:
             mc.predict(path, overlap="nonsense")
         assert asked.value.where == "--overlap", "what was asked for expressly is not the file's"
+
+
+@pytest.mark.parametrize("sizes", ["", "layers = 32\n"])
+def test_a_model_that_is_none_of_the_zoo_is_offered_the_nearest(tmp_path: Path, sizes: str) -> None:
+    model, _, rest = JOB.partition('name = "llama-9"\n')
+    text = f'{model}name = "lama3-8b"\n{sizes}seq = 256\n\n[plan]{rest.partition("[plan]")[2]}'
+    with pytest.raises(InputError) as caught:
+        mc.predict(written(tmp_path, text))
+    assert "did you mean 'llama3-8b'?" in (caught.value.fix or "")
+
+
+def test_hosts_inside_a_larger_domain_are_none_that_contradict_it(tmp_path: Path) -> None:
+    more = 'devices = 8\ndevices_per_host = 4\nscale_up = "nvlink5-nvl72"'
+    assert read_job(written(tmp_path, JOB.replace("devices = 8", more)))[0].devices_per_host == 4
 
 
 def test_a_row_of_a_run_that_contradicts_itself_is_taken_as_near_as_can_be() -> None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from meshcast.base import nearest
-from meshcast.hardware import Document, Reader, read_document
+from meshcast.hardware import Document, Key, Reader, read_document
 from meshcast.jobs.stated.activations import known_recomputation
 from meshcast.jobs.stated.extras import Extras
 from meshcast.jobs.stated.frameworks import canonical, known_names
 from meshcast.jobs.stated.run import BATCH, DEGREES, SHAPE_FLAGS, SIZES, SOFTWARE_FLAGS, StatedRun
 from meshcast.jobs.stated.software import ATTENTION
-from meshcast.jobs.stated.systems import FABRICS, SCALE_UPS
-from meshcast.jobs.stated.vocabulary import nearest_item, not_understood, understood
+from meshcast.jobs.stated.systems import FABRICS, SCALE_UPS, scale_up_size
+from meshcast.jobs.stated.vocabulary import not_understood, understood, why_not_understood
 
 SCHEMA = "meshcast.job/1"
 EVERY_KEY = "docs/runs.md has every key, and what it takes"
@@ -57,7 +57,10 @@ def read_job(path: Path) -> tuple[StatedRun, Document]:
     """
     document = read_document(path)
     read = _JobReader(document)
-    read.choice("schema", among=(SCHEMA,))
+    if "schema" in document.data:
+        read.choice("schema", among=(SCHEMA,))
+    else:
+        read.reject(("schema",), f"schema = {_toml(SCHEMA)} is missing: write it as the file's first line")
     read.text("name", default="")
     run = StatedRun(
         device=read.word("device"),
@@ -111,6 +114,19 @@ def job_text(run: StatedRun, *, name: str = "", notes: tuple[str, ...] = ()) -> 
 
 class _JobReader(Reader):
     """Reads fields by their names, each from its table; what is not there is not told."""
+
+    def _problem(self, key: Key, message: str) -> None:
+        value = self._lookup(key)
+        wanted = r"\d+(?:\.\d+)?" if "number" in message else r"true|false" if "true or false" in message else None
+        quoted = wanted and isinstance(value, str) and re.fullmatch(wanted, value, re.ASCII)
+        told = quoted and message.endswith(f"got {value!r}")
+        super()._problem(key, f"{message}: remove the quotes" if told else message)
+
+    def _why_unknown(self, key: Key, known: Iterable[str]) -> str:
+        name, *below = key
+        if not below and isinstance(self._lookup(key), dict | list):
+            return f"unknown table [{name}], {nearest(str(name), _TABLES)}"
+        return super()._why_unknown(key, known)
 
     def has(self, name: str) -> bool:
         table, key = key_of(name)
@@ -166,6 +182,13 @@ def _check(run: StatedRun, read: _JobReader) -> None:
         if first and first not in words:
             table, key = key_of(name)
             read.reject((table, key), f"{table}.{key}: no {said!r} is known, {nearest(first, words)}")
+    together, hosts = scale_up_size(run.scale_up), run.devices_per_host
+    if together and hosts and together % hosts and hosts % together:
+        read.reject(
+            key_of("devices_per_host"),
+            f"cluster.devices_per_host: hosts of {hosts} devices, and scale_up {run.scale_up!r} joins {together}, of which "
+            f"neither divides the other: write devices_per_host = {together}, or another number behind scale_up",
+        )
     if run.recompute and not known_recomputation(run.recompute):
         hint = nearest(run.recompute, ("none", "full", "selective", "policy:NAME", "policy:save:a+b", "offload:a+b"))
         read.reject(key_of("recompute"), f"plan.recompute: nothing is known as {run.recompute!r}, {hint}")
@@ -173,7 +196,7 @@ def _check(run: StatedRun, read: _JobReader) -> None:
 
 def _check_extra(run: StatedRun, read: _JobReader) -> None:
     for item in not_understood(run.extra):
-        read.reject(key_of("extra"), f"model.extra: nothing is known as {item!r}, {nearest_item(item)}")
+        read.reject(key_of("extra"), f"model.extra: {why_not_understood(item)}")
 
 
 def _value(run: StatedRun, name: str) -> object:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meshcast.base import MeshcastError
+from meshcast.base import MeshcastError, nearest
 from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.frameworks import SUBMISSIONS
@@ -107,7 +107,9 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
     name = called.name if called is not None and known else _general(run)
     if name is None:
         found.lacks(
-            f"a model that is known: the zoo has no {run.model!r}, and the run not the sizes of a decoder", of="model"
+            f"a model that is known: the zoo has no {run.model!r}, and the run not the sizes of a decoder",
+            of="model",
+            fix=f"give a name of the zoo or all sizes: {nearest(plain, zoo, listed_by='meshcast models')}",
         )
         return None
     builder = zoo[name]
@@ -122,7 +124,12 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         lacking = [each for each in _SIZES if each not in run.counts]
         lacking += [] if {"ffn", "moe_ffn"} & run.counts.keys() else ["ffn"]
         if lacking:
-            found.lacks(f"the model's {', '.join(lacking)}", of="model")
+            hint = nearest(plain, zoo, listed_by="meshcast models")
+            found.lacks(
+                f"the model's {', '.join(lacking)}",
+                of="model",
+                fix=f"the zoo has no {run.model!r}: {hint} Or give {', '.join(lacking)} in [model]",
+            )
             return None
         found.assumes(f"{run.model}: layers as in {builder.name}, of the sizes given")
         doubts(run, found)

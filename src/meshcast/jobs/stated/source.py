@@ -38,9 +38,12 @@ class StatedSource:
             return None
         path = Path(target)
         try:
-            schema = read_document(path).data.get("schema") if path.is_file() else None
+            data = read_document(path).data if path.is_file() else {}
         except InputError:
             return None  # whose mistakes are told where it is read as a pipeline
+        schema = data.get("schema")
+        if "schema" not in data and isinstance(data.get("model"), dict):
+            return cls(path=path)  # no other file has such a table: that its schema is missing is told where it is read
         return cls(path=path) if isinstance(schema, str) and schema.startswith(SCHEMA.split("/")[0] + "/") else None
 
     @property

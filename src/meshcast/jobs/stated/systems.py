@@ -69,6 +69,12 @@ def system_of(run: StatedRun, found: Findings) -> RunSystem | None:
     return RunSystem(cluster=cluster, hardware_class=label)
 
 
+def scale_up_size(scale_up: str) -> int | None:
+    """Devices that a `scale_up` joins, where it says so: `nvlink4-nvswitch-8`, `nvl72`."""
+    domain = re.search(r"nvl(\d+)|-(\d+)$", scale_up)
+    return int(domain[1] or domain[2]) if domain else None
+
+
 def _device(name: str) -> Device:
     """A device by its name, or by that of the system that it is sold in: `gb200-nvl72`, `dgx-h100`."""
     return load_cluster(name).device if name in cluster_names() else load_device(name)
@@ -90,8 +96,7 @@ def _hosts(cluster: Cluster, run: StatedRun, found: Findings) -> Cluster:
     if len(cluster.levels) < 2:
         return cluster
     inside, between = cluster.levels[0], cluster.levels[-1]
-    domain = re.search(r"nvl(\d+)|-(\d+)$", run.scale_up)
-    size = int(domain[1] or domain[2]) if domain else run.devices_per_host or inside.size
+    size = scale_up_size(run.scale_up) or run.devices_per_host or inside.size
     if size > inside.size or inside.size % size:
         found.assumes(f"hosts of {size} devices, where those of {cluster.name} have {inside.size}")
     if (pcie := re.match(r"pcie([1-7]?)", run.scale_up)) and "pcie" not in inside.link.name:

@@ -32,6 +32,10 @@ READ_WORDS = frozenset(
 _WHOLE = frozenset(
     {"lora_rank", "mtp", "dense_layers", "etp", "q_lora", "kv_lora", "qk_nope", "qk_rope", "v", "mean_seq", "hots"}
 )
+_KINDS = {
+    "capacity_factor": "number of more than zero, such as 1.25",
+    "window": "number of positions, such as 1024 or '1024 on 5 of 6 layers'",
+}
 # Those that say what other cells say, or what programs and stacks are like without a word.
 _TOLD_VALUES = (
     r"compute|scan_layers|grad_accum\w*|gradient_accumulation\w*|per_device_batch|local_batch|micro_batch\w*|routing|router|recipe|"
@@ -51,6 +55,14 @@ _TOLD_WORDS = (
 def not_understood(extra: Extras) -> tuple[str, ...]:
     """Items that no rule reads and that do not go without saying, as they are written, in small letters."""
     return tuple(f"{name}={extra.values[name]}" if name in extra.values else name for name in _unknown(extra))
+
+
+def why_not_understood(item: str) -> str:
+    """What is wrong with an item that is not understood: its value, or its name, with what helps."""
+    name, equals, value = item.partition("=")
+    if equals and name in READ_VALUES:
+        return f"{item}: {value!r} is no {_KINDS.get(name, 'whole number, such as 3')}"
+    return f"nothing is known as {item!r}, {nearest_item(item)}"
 
 
 def nearest_item(item: str) -> str:

@@ -1,1 +1,1 @@
-"""Matrix products as cuBLAS and Triton take them: merged, swapped, padded, split along K, of narrow weights, or no products."""
+"""Matrix products as cuBLAS and Triton take them: merged, swapped, padded, split along K, with narrow weights, or reductions."""

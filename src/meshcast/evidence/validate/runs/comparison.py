@@ -88,7 +88,7 @@ def chosen_runs(rows: Sequence[RunRow], *, only: str | None, limit: int | None) 
         raise UsageError(
             f"{only!r} is no regular expression: {error}", where="--only", fix="such as --only 'llama|gpt'"
         ) from None
-    found = [row for row in rows if pattern.search(f"{row.id} {row.source} {row.run.device} {row.run.model}")]
+    found = [row for row in rows if any(map(pattern.search, (row.id, row.source, row.run.device, row.run.model)))]
     if not found:
         raise UsageError(
             f"no scored row's id, source, device or model matches {only!r}", where="--only", fix="try a part of an id"

@@ -7,11 +7,15 @@ A row that cannot be read is one that lacks something, like those that can: the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import csv
+import difflib
+import gzip
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshcast.base import InputError
 from meshcast.evidence.validate.csv_rows import Cells, csv_rows
 from meshcast.jobs import COUNTS, DEGREES, FLAGS, Extras, StatedRun
 
@@ -23,6 +27,9 @@ _WORDS = (
 _OTHERS = ("devices_per_host", "scale_out_gbps_per_device", "slices", "mbs", "zero")
 COLUMNS = (*NEEDED, *_WORDS, *COUNTS, *DEGREES, *FLAGS, *_OTHERS)
 UNSCORED = "C"
+_UNREAD = ("document", "hsdp")  # columns of published tables that nothing reads
+_NEAR = 0.85  # of difflib: a letter too many or too few of three, and none in place of another
+_MOST = 1 << 31  # of what is counted, as in files of jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +65,49 @@ def read_run_rows(path: Path) -> list[RunRow]:
     """The rows of a CSV; those that cannot be read say so in `unread`.
 
     Raises:
-        InputError: The file cannot be read, is empty, or lacks a column.
+        InputError: The file cannot be read, is empty, lacks a column, has one twice or misspelt, or two rows of one id.
     """
     optional = [name for name in COLUMNS if name not in NEEDED]
     columns = f"the columns are {', '.join(NEEDED)}, and of {', '.join(optional)} what is known (docs/runs.md)"
-    return [_row(cells, line) for line, cells in csv_rows(path, NEEDED, fix=columns)]
+    found = csv_rows(path, NEEDED, fix=columns)
+    _check_header(path)
+    rows = [(line, _row(cells, line)) for line, cells in found]
+    lines: dict[str, int] = {}
+    for line, row in rows:
+        if (first := lines.setdefault(row.id, line)) != line:
+            raise InputError(
+                f"two rows have the id {row.id!r}: lines {first} and {line}",
+                where=f"{path}:{line}",
+                fix="give each row an id of its own, or leave one of the two out",
+            )
+    return [row for _, row in rows]
+
+
+def _check_header(path: Path) -> None:
+    """Refuses a column that is there twice, and one that is nearly one of ours."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="", encoding="utf-8-sig") as lines:
+        header = [name.strip() for name in next(csv.reader(lines, strict=True))]
+    for name in dict.fromkeys(filter(None, header)):
+        if (times := header.count(name)) > 1:
+            places = ", ".join(str(place) for place, each in enumerate(header, 1) if each == name)
+            raise InputError(
+                f"the column {name} is there {times} times (as columns {places})",
+                where=f"{path}:1",
+                fix=f"leave one column {name}",
+            )
+        if name not in COLUMNS and name not in _UNREAD and (near := _nearly(name, COLUMNS)):
+            raise InputError(
+                f"no column {name!r} is known, did you mean {near!r}?",
+                where=f"{path}:1",
+                fix=f"write {near}, or give a column that is not to be read another name",
+            )
+
+
+def _nearly(name: str, known: Sequence[str]) -> str | None:
+    """The known name that a misspelt one is meant for; None of one that is another."""
+    told = name.lower().replace("-", "_").replace(" ", "_")
+    swapped = next((each for each in known if sorted(each) == sorted(told)), None)
+    return swapped or next(iter(difflib.get_close_matches(told, known, n=1, cutoff=_NEAR)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +122,8 @@ class _Cells:
         return self._read(name, "a positive number", lambda value: 0 < value < float("inf"))
 
     def whole(self, name: str, *, least: int = 1) -> int | None:
-        what = f"a whole number of at least {least}"
-        found = self._read(name, what, lambda value: least <= value < float("inf") and value.is_integer())
+        what = f"a whole number of at least {least}{f', up to {_MOST:,},' if self._is_beyond(name) else ''}"
+        found = self._read(name, what, lambda value: least <= value <= _MOST and value.is_integer())
         return None if found is None else int(found)
 
     def flag(self, name: str) -> bool | None:
@@ -88,6 +133,12 @@ class _Cells:
     def wholes(self, names: tuple[str, ...], *, least: int) -> dict[str, int]:
         found = {name: self.whole(name, least=least) for name in names}
         return {name: value for name, value in found.items() if value is not None}
+
+    def _is_beyond(self, name: str) -> bool:
+        try:
+            return _MOST < float(self.text.get(name) or 0) < float("inf")
+        except ValueError:
+            return False
 
     def _read(self, name: str, what: str, fits: Callable[[float], bool]) -> float | None:
         text = self.text.get(name)

@@ -14,9 +14,8 @@ from dataclasses import replace
 
 from meshcast.programs.pytorch.eager.code_shapes import PLACES_START, against_order, indexed
 from meshcast.programs.pytorch.launches.launch import Launch, pointwise
-from meshcast.programs.pytorch.recording.calls import AtenOp, View
+from meshcast.programs.pytorch.recording.calls import AtenOp, View, storage_of_a_call
 
-COPIES = 1 << 29  # storages of copies that a recording does not know are numbered from here
 # The operands that are wanted so, the first ones in order.
 _WANTED = {
     "native_layer_norm": 1,
@@ -38,10 +37,11 @@ _WANTED = {
 _LINE = 3  # dimensions of images of one dimension
 
 
-def dense_view(view: View, storage: int) -> View:
-    """A tensor of its own as a view is, its elements one after the other."""
-    strides = tuple(math.prod(view.shape[d + 1 :]) for d in range(len(view.shape)))
-    return View(storage, view.shape, strides, view.dtype)
+def dense_view(view: View, shape: tuple[int, ...] | None = None) -> View:
+    """A tensor of its own that a view is copied to, in its shape or in another, its elements one after the other."""
+    shape = view.shape if shape is None else shape
+    strides = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+    return View(storage_of_a_call("copy", view, shape), shape, strides, view.dtype)
 
 
 def copied_to(view: View, dense: View, name: str = "contiguous_copy") -> Launch:
@@ -67,5 +67,5 @@ def with_dense_operands(op: AtenOp) -> tuple[AtenOp, Iterator[Launch]]:
         return op, iter(())
     takes = list(op.takes)
     for i in apart:
-        takes[i] = dense_view(op.takes[i], COPIES + op.takes[i].storage)
+        takes[i] = dense_view(op.takes[i])
     return replace(op, takes=tuple(takes)), (copied_to(op.takes[i], takes[i]) for i in apart)

@@ -18,8 +18,9 @@ from dataclasses import replace
 from typing import Any
 
 from meshcast.programs.pytorch.eager.code_shapes import TURN_START
+from meshcast.programs.pytorch.eager.contiguous_operands import dense_view
 from meshcast.programs.pytorch.launches.launch import Arithmetic, Launch, pointwise
-from meshcast.programs.pytorch.recording.calls import OF_A_CALL, View
+from meshcast.programs.pytorch.recording.calls import View
 
 TOGETHER = 32  # channels of a group at most that a tile of 64 holds another one beside
 PADDED_TURNED = (
@@ -78,9 +79,7 @@ def padded_copy(view: View, told: Mapping[str, Any], wide: int, *, weight: bool)
         yield replace(made, extra=WEIGHTS_TURNED)
         return
     shape = (view.shape[0], int(told["groups"]) * wide, *view.shape[2:])
-    padded = View(
-        OF_A_CALL + view.storage, shape, tuple(math.prod(shape[d + 1 :]) for d in range(len(shape))), view.dtype
-    )
+    padded = dense_view(view, shape)
     yield pointwise("memset", (), (padded,), ())
     yield Launch(
         name="nchwToNhwc", form="pointwise", takes=(view,), gives=(padded,), stages=(Arithmetic(),), share=PADDED_TURNED,

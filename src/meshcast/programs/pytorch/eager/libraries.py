@@ -29,7 +29,7 @@ from meshcast.programs.pytorch.eager.code_shapes import (
     one_by_one,
     tapped,
 )
-from meshcast.programs.pytorch.eager.contiguous_operands import COPIES, copied_to, dense_view
+from meshcast.programs.pytorch.eager.contiguous_operands import copied_to, dense_view
 from meshcast.programs.pytorch.eager.expert_products import grouped_product
 from meshcast.programs.pytorch.eager.grouped_convolutions import (
     channels_of_one_group,
@@ -57,7 +57,7 @@ def product(op: AtenOp) -> Iterator[Launch]:
     left, right = operands[0], operands[-1]
     for each in (left, right):
         if len(each.shape) > 1 and 1 not in each.strides[-2:] and 1 not in each.shape[-2:]:
-            dense = dense_view(each, COPIES + each.storage)
+            dense = dense_view(each)
             yield copied_to(each, dense, "copy_for_cublas")
     told = {
         "batch": math.prod(left.shape[:-2]),

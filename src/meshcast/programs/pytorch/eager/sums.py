@@ -35,9 +35,8 @@ from meshcast.programs.pytorch.eager.code_shapes import (
 )
 from meshcast.programs.pytorch.eager.reduce_shapes import ROUND, SharedSum, shared_sum
 from meshcast.programs.pytorch.launches.launch import Arithmetic, Launch, pointwise
-from meshcast.programs.pytorch.recording.calls import AtenOp, View
+from meshcast.programs.pytorch.recording.calls import AtenOp, View, storage_of_a_call
 
-_BESIDE = 1 << 30  # storages of a call that its recording does not know are numbered from here
 _WARP = 1024  # elements of a row up to which a warp does it (`PersistentSoftmax.cuh`)
 
 
@@ -193,7 +192,7 @@ def _group_norm_backward(op: AtenOp) -> Iterator[Launch]:
     """Sums over each channel of each image, the images' gradient, and those of weight and bias (`group_norm_kernel.cu`)."""
     gradient, view = op.takes[:2]
     rank, channels = len(view.shape), math.prod(view.shape[:2])
-    sums = View(_BESIDE + view.storage, (channels,), (1,), "float32")
+    sums = View(storage_of_a_call("sums", view, (channels,)), (channels,), (1,), "float32")
     made = summed("ComputeInternalGradients", view, tuple(range(2, rank)), (sums,), ("multiply",))
     yield replace(made, takes=(gradient, view))
     yield _placed(pointwise(op.name, (gradient, view), op.gives[:1], ("multiply", "add", "multiply", "add")))
@@ -308,14 +307,15 @@ def _safe_softmax(op: AtenOp) -> Iterator[Launch]:
     view, out = op.takes[0], op.gives[0]
     dim = int(op.told.get("dim", -1)) % max(1, len(view.shape))
     shape = tuple(1 if d == dim else n for d, n in enumerate(view.shape))
-    masked, rows = (_truths(_BESIDE + 2 * out.storage + i, each) for i, each in enumerate((view.shape, shape)))
+    masked, rows = (_truths(what, out, each) for what, each in (("masked", view.shape), ("rows", shape)))
     yield from ROWS["_softmax"](replace(op, name="_softmax"))
     yield replace(pointwise("eq", (view,), (masked,), ("compare",)), share=UNROLLED, extra=CAST_START)
     yield from summing("all", masked, (dim,), (rows,))
     yield _placed(pointwise("where", (rows, out), (out,), ("select",)))
 
 
-def _truths(storage: int, shape: tuple[int, ...]) -> View:
+def _truths(what: str, view: View, shape: tuple[int, ...]) -> View:
+    storage = storage_of_a_call(what, view, shape)
     return View(storage, shape, tuple(math.prod(shape[d + 1 :]) for d in range(len(shape))), "bool")
 
 

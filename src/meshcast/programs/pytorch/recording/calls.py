@@ -6,13 +6,16 @@ are views of storages; a storage is taken from the caching allocator once and gi
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-# Storages that no recording knows are numbered from here: copies and workspaces that a call makes, and gives back.
+# A recording numbers its storages from 0. Those that it does not know, copies and workspaces that a call makes and gives back,
+# are numbered from here on, all of them (`storage_of_a_call`), so that a number tells which of both it is.
 OF_A_CALL = 1 << 28
+_DIGEST = 7  # bytes: two of a million buffers have one number with a chance of 1e-5
 Phase = Literal["forward", "backward", "optimizer"]
 
 BYTES = {
@@ -59,6 +62,12 @@ class View:
         """Whether its elements lie one after the other in the order of its dimensions."""
         order = self.dense_order
         return order is not None and list(order) == sorted(order)
+
+
+def storage_of_a_call(what: str, view: View, shape: tuple[int, ...]) -> int:
+    """The number of a buffer that a call makes of a view: another one for other views, shapes and uses, the same in every run."""
+    key = repr((what, view.storage, view.offset, view.shape, view.strides, view.dtype, shape)).encode()
+    return OF_A_CALL + int.from_bytes(hashlib.blake2b(key, digest_size=_DIGEST).digest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

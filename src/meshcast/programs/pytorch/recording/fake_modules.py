@@ -39,12 +39,12 @@ def on_fakes(module: Any, fake: Callable[[Any], Any]) -> Iterator[list[tuple[Any
 
     kept = []
     real: list[tuple[Any, torch.Tensor]] = []
-    for each in module.modules():
-        real += [(stand_in(value), _copied(value)) for value in each._buffers.values() if _is_small(value)]
-        for held in (each._parameters, each._buffers):
-            kept.append((held, dict(held)))
-            held.update({name: stand_in(value) for name, value in held.items() if value is not None})
     try:
+        for each in module.modules():
+            real += [(stand_in(value), _copied(value)) for value in each._buffers.values() if _is_small(value)]
+            for held in (each._parameters, each._buffers):
+                kept.append((held, dict(held)))
+                held.update({name: stand_in(value) for name, value in held.items() if value is not None})
         with (
             standing_in(torch.nn.Module, to=_unless_it_is_so(torch.nn.Module.to)),
             standing_in(FakeTensor, __format__=_formatted),

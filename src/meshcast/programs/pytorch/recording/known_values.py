@@ -24,7 +24,7 @@ _MOST = 1 << 20  # elements of a tensor whose values are kept
 aten = torch.ops.aten
 _LIFTED = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default})
 _LIKE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
-_DRAWN = ("rand", "bernoulli", "normal", "uniform", "multinomial", "dropout", "exponential", "empty", "geometric")
+_EMPTY = frozenset({"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"})
 
 
 class NumbersAlone:
@@ -73,16 +73,11 @@ class NumbersAlone:
                     self.put(result, args[0].detach().clone())
             return
         leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if (
-            name == "ne" and not all(self.of(leaf) is not None for leaf in leaves) and result.numel() <= _MOST
-        ):  # what is not padding: all
-            self._holds_everywhere(result)
-            return
-        if name == "eq" and self._one_hot(leaves, result):
+        if name in ("ne", "eq") and self._compared(func, args, kwargs, result):
             return
         given = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         known = name in _LIKE or all(self.of(leaf) is not None for leaf in leaves)  # of numbers alone, too
-        if not known or not given or max(each.numel() for each in given) > _MOST or any(w in name for w in _DRAWN):
+        if not known or not given or max(each.numel() for each in given) > _MOST or _is_drawn(func):
             self._forget(func, args, kwargs)
             return
         try:
@@ -93,7 +88,7 @@ class NumbersAlone:
     def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
         def real(leaf: Any) -> Any:
             if isinstance(leaf, torch.Tensor):
-                return self.of(leaf)
+                return self.of(leaf) if isinstance(leaf, FakeTensor) else leaf
             return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
@@ -103,12 +98,29 @@ class NumbersAlone:
     def _follow(self, func: Any, args: Any, kwargs: Any, given: list[Any]) -> None:
         if func.overloadpacket.__name__ in _LIKE:
             with _disable_current_modes(), torch._C.DisableTorchFunction():
-                args = (torch.empty(args[0].shape, dtype=args[0].dtype), *args[1:])
+                like = torch.empty((), dtype=args[0].dtype).expand(args[0].shape)  # of any size: one element in memory
+            args = (like, *args[1:])
             kwargs = {**kwargs, "dtype": given[0].dtype}
         found = self._called(func, args, kwargs)
         values = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
         for fake, value in zip(given, values, strict=True):
             self.put(fake, value)
+
+    def _compared(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+        """Whether a comparison of unknown numbers has a known answer: a tensor is equal to itself, no token is padding."""
+        leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if all(self.of(leaf) is not None for leaf in leaves):
+            return False
+        differs = func.overloadpacket.__name__ == "ne"
+        if len(leaves) > 1 and leaves[0] is leaves[1]:  # no NaN
+            self._forget(func, args, kwargs)
+            self._put_everywhere(result, holds=not differs)
+            return True
+        if differs and result.numel() <= _MOST:
+            self._forget(func, args, kwargs)
+            self._put_everywhere(result, holds=True)
+            return True
+        return not differs and self._one_hot(leaves, result)
 
     def _one_hot(self, leaves: list[Any], result: Any) -> bool:
         """Whether unknown numbers are compared with all of 0 to n - 1, as `one_hot` does: they are taken to be spread evenly."""
@@ -119,19 +131,21 @@ class NumbersAlone:
             return False
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             count = choices.shape[0]
-            if not torch.equal(choices, torch.arange(count, dtype=choices.dtype)):
+            if not count or not torch.equal(choices, torch.arange(count, dtype=choices.dtype)):
                 return False
             spread = torch.arange(result.numel() // count) % count
             self.put(result, (spread.reshape(*result.shape[:-1], 1) == choices).reshape(result.shape))
         return True
 
-    def _holds_everywhere(self, mask: Any) -> None:
+    def _put_everywhere(self, mask: Any, *, holds: bool) -> None:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
-            self.put(mask, torch.ones(mask.shape, dtype=torch.bool))
+            value = torch.full((), holds, dtype=mask.dtype).expand(mask.shape)
+            self.put(mask, value.clone() if mask.numel() <= _MOST else value)  # large ones have one element in memory
 
     def _forget(self, func: Any, args: Any, kwargs: Any) -> None:
-        for argument, value in zip(func._schema.arguments, args, strict=False):
+        for i, argument in enumerate(func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[i] if i < len(args) else kwargs.get(argument.name)
                 for leaf in pytree.tree_leaves(value):
                     if isinstance(leaf, torch.Tensor) and (held := self._values.pop(leaf, None)) is not None:
                         self._forget_views(held)
@@ -141,3 +155,8 @@ class NumbersAlone:
         place = held.untyped_storage().data_ptr()
         for other in [each for each, value in self._values.items() if value.untyped_storage().data_ptr() == place]:
             del self._values[other]
+
+
+def _is_drawn(func: Any) -> bool:
+    """Whether a call draws random numbers, which would move the caller's generator, or gives memory as it was."""
+    return torch.Tag.nondeterministic_seeded in func.tags or func.overloadpacket.__name__ in _EMPTY

@@ -75,6 +75,10 @@ class NumbersAlone:
         leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if name in ("ne", "eq") and self._compared(func, args, kwargs, result):
             return
+        if name in ("isnan", "isinf") and self.of(leaves[0]) is None:  # data is finite
+            self._forget(func, args, kwargs)
+            self._put_everywhere(result, holds=False)
+            return
         given = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         known = name in _LIKE or all(self.of(leaf) is not None for leaf in leaves)  # of numbers alone, too
         if not known or not given or max(each.numel() for each in given) > _MOST or _is_drawn(func):

@@ -119,7 +119,6 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ("mbs = 2", 'mbs = "2"', 16, "got '2': remove the quotes"),
         ("devices = 8", 'devices = 8\ndevices_per_host = 3\nscale_up = "nvlink4-nvswitch-8"', 24,
          "hosts of 3 devices, and scale_up 'nvlink4-nvswitch-8' joins 8"),
-        ('schema = "meshcast.job/1"', "", 1, 'schema = "meshcast.job/1" is missing'),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
@@ -205,6 +204,13 @@ def test_another_schema_is_no_job(tmp_path: Path) -> None:
         mc.predict(path)
     with pytest.raises(InputError, match=r"a \.toml target is a pipeline or a job"):
         mc.predict(written(tmp_path, JOB.replace("meshcast.job/1", "meshcast.jub/1")))
+
+
+def test_a_job_without_a_schema_is_told_which_one_is_missing(tmp_path: Path) -> None:
+    path = written(tmp_path, JOB.replace('schema = "meshcast.job/1"\n', ""))
+    with pytest.raises(InputError) as caught:
+        mc.predict(path)
+    assert caught.value.message == 'schema = "meshcast.job/1" is missing: write it as the file\'s first line'
 
 
 def test_the_file_of_a_row_answers_as_the_row_does(tmp_path: Path) -> None:

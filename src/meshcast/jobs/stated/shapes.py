@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meshcast.base import MeshcastError, nearest
+from meshcast.base import MeshcastError
 from meshcast.jobs.stated.activations import recomputed_layers
 from meshcast.jobs.stated.findings import Findings
 from meshcast.jobs.stated.frameworks import SUBMISSIONS
 from meshcast.jobs.stated.latent import LATENT, doubts, is_latent, latent_settings
 from meshcast.jobs.stated.run import StatedRun
-from meshcast.zoo import Builder, models, program_called
+from meshcast.zoo import Builder, hint, models, program_called
 
 # General models: the kind of layers, and none of the sizes.
 _DECODER, _EXPERTS, _GPT, _TABLES = "llama3-8b", "mixtral-8x7b", "gpt2-small", "dlrm-criteo"
@@ -109,7 +109,7 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         found.lacks(
             f"a model that is known: the zoo has no {run.model!r}, and the run not the sizes of a decoder",
             of="model",
-            fix=f"give a name of the zoo or all sizes: {nearest(plain, zoo, listed_by='meshcast models')}",
+            fix=f"give a name of the zoo or all sizes: {hint(plain)}",
         )
         return None
     builder = zoo[name]
@@ -124,11 +124,10 @@ def model_of(run: StatedRun, found: Findings) -> RunModel | None:
         lacking = [each for each in _SIZES if each not in run.counts]
         lacking += [] if {"ffn", "moe_ffn"} & run.counts.keys() else ["ffn"]
         if lacking:
-            hint = nearest(plain, zoo, listed_by="meshcast models")
             found.lacks(
                 f"the model's {', '.join(lacking)}",
                 of="model",
-                fix=f"the zoo has no {run.model!r}: {hint} Or give {', '.join(lacking)} in [model]",
+                fix=f"give {', '.join(lacking)}, or a model's name in place of {run.model!r}: {hint(plain)}",
             )
             return None
         found.assumes(f"{run.model}: layers as in {builder.name}, of the sizes given")

@@ -42,8 +42,8 @@ class StatedSource:
         except InputError:
             return None  # whose mistakes are told where it is read as a pipeline
         schema = data.get("schema")
-        if "schema" not in data and isinstance(data.get("model"), dict):
-            return cls(path=path)  # no other file has such a table: that its schema is missing is told where it is read
+        if "schema" not in data and any(isinstance(data.get(table), dict) for table in ("model", "plan")):
+            return cls(path=path)  # no other file has such tables: that its schema is missing is told where it is read
         return cls(path=path) if isinstance(schema, str) and schema.startswith(SCHEMA.split("/")[0] + "/") else None
 
     @property

@@ -1,7 +1,8 @@
 """Training runs that others measured, as typed cells: hardware, a model's shape, a plan, software, and seconds of a step.
 
-One row is one run. A blank cell means that the source does not say; columns beyond `COLUMNS` are ignored. Grades say how much is
-known: `A` everything is stated, `B` one or two things are assumed and named, `C` too little is known for the row to be scored.
+One row is one run. A blank cell means that the source does not say; other columns than `COLUMNS` are ignored, but for
+nearly the same ones, which are refused. Grades say how much is known: `A` everything is stated, `B` one or two
+things are assumed and named, `C` too little is known for the row to be scored.
 A row that cannot be read is one that lacks something, like those that can: the others are still judged.
 """
 

@@ -7,8 +7,8 @@ from unittest.mock import patch
 import jax
 import jax.numpy as jnp
 
-from meshcast.lower.control_flow import dead_state
 from meshcast.lower.control_flow.dead_state import without_dead_state
+from meshcast.lower.graph.dead_code import has_effect
 from meshcast.lower.graph.free_values import FreeValues
 from meshcast.workload import Block, Cost, Op, OpKind, Tensor
 from tests.lower.programs import loops, lower_function, spec
@@ -62,7 +62,7 @@ def test_a_chain_is_walked_back_once() -> None:
         cost=Cost(kind=OpKind.LOOP),
     )
     last = Block(inputs=inputs, outputs=(results[-1],), ops=(loop,))
-    with patch("meshcast.lower.control_flow.dead_state.has_effect", wraps=dead_state.has_effect) as asked:
+    with patch("meshcast.lower.control_flow.dead_state.has_effect", wraps=has_effect) as asked:
         assert without_dead_state(last, FreeValues(), frozenset(), [ROW] * 3 * count) is last
     assert asked.call_count <= 3 * count
     first = Block(inputs=inputs, outputs=(results[0],), ops=(loop,))

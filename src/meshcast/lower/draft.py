@@ -10,6 +10,7 @@ from meshcast.lower.fused_kernels.equal_kernels import FusedKernels
 from meshcast.lower.fusion.backward_sweep import Fusions
 from meshcast.lower.fusion.rules import Fusion
 from meshcast.lower.graph.aliases import Aliases
+from meshcast.lower.graph.dead_code import without_unread
 from meshcast.lower.graph.empty_arrays import empty_values
 from meshcast.lower.graph.free_values import FreeValues
 from meshcast.lower.kernel import Schedule, Step
@@ -97,3 +98,11 @@ class BlockDraft:
     def buffer(self) -> dict[int, int]:
         """The value whose bytes a view shows."""
         return self.program.aliases.buffer
+
+    def take_shown(self, ops: Sequence[Op]) -> None:
+        """Takes ops in place of its own, some of whose results are names of other values now, without what nobody reads then.
+
+        What outlives the block may be one of those names, and then is what it shows.
+        """
+        self.kept.update([self.buffer[value] for value in self.kept if value in self.buffer])
+        self.ops = without_unread(ops, self.kept, self.buffer, self.program.free)

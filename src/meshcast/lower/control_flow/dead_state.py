@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from meshcast.lower.draft import BlockDraft
-from meshcast.lower.graph.dead_code import has_effect
+from meshcast.lower.graph.dead_code import has_effect, live_ops
 from meshcast.workload import Block, Op, OpKind, Tensor
 
 Free = Callable[[Block], set[int]]
@@ -78,7 +78,7 @@ def _with_needed(loop: Op, read: Set[int], free: Free, ends_on_data: bool, tenso
         loop,
         operands=tuple([loop.operands[at] for at in kept]),
         results=tuple([loop.results[at] for at in kept]),
-        blocks=(replace(inner, ops=tuple(_live(inner, free))),),
+        blocks=(replace(inner, ops=tuple(live_ops(inner, free))),),
     )
 
 
@@ -113,19 +113,3 @@ def _closed(body: Block, needed: Set[int], free: Free) -> set[int]:
                 seen.add(body.outputs[place])
                 waiting.append(body.outputs[place])
     return found
-
-
-def _used(body: Block, outputs: set[int], free: Free) -> set[int]:
-    """What leads to these values, and what has an effect."""
-    used = set(outputs)
-    for op in reversed(body.ops):
-        if has_effect(op) or not used.isdisjoint(op.results):
-            used.update(op.operands)
-            for inner in op.blocks:
-                used |= free(inner)
-    return used
-
-
-def _live(body: Block, free: Free) -> list[Op]:
-    used = _used(body, set(body.outputs), free)
-    return [op for op in body.ops if has_effect(op) or not used.isdisjoint(op.results)]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshcast.lower.draft import BlockDraft
-from meshcast.lower.graph.dead_code import without_unread
 from meshcast.workload import Op, OpKind, Tensor
 
 
@@ -24,8 +23,7 @@ def cut_joins(draft: BlockDraft) -> None:
     """`with_cut_joins`, without the joins that nobody reads then; what outlives the block may be a part of one."""
     made = with_cut_joins(draft.ops, draft.values.tensors, draft.buffer)
     if made is not draft.ops:
-        draft.kept.update([draft.buffer[value] for value in draft.kept if value in draft.buffer])
-        draft.ops = without_unread(made, draft.kept, draft.buffer, draft.program.free)
+        draft.take_shown(made)
 
 
 def with_cut_joins(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: dict[int, int]) -> Sequence[Op]:

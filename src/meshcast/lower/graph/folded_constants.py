@@ -41,8 +41,7 @@ def drop_whole_updates(draft: BlockDraft) -> None:
     """`without_whole_updates`; what outlives the block is then what was written."""
     made = without_whole_updates(draft.ops, draft.values.tensors, draft.buffer)
     if made is not draft.ops:
-        draft.kept.update([draft.buffer[value] for value in draft.kept if value in draft.buffer])
-        draft.ops = without_unread(made, draft.kept, draft.buffer, draft.program.free)
+        draft.take_shown(made)
 
 
 def with_folded_constants(ops: Sequence[Op], tensors: Sequence[Tensor], buffer: Mapping[int, int]) -> Sequence[Op]:
